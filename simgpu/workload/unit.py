@@ -1,0 +1,89 @@
+"""A unit: one embedding, transformer block or head, as one tensor-parallel rank runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simgpu.workload.op import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One weight tensor: ``elements`` held by this tensor-parallel rank, ``total`` in the whole model.
+
+    ``tied`` names the parameter of another unit that is the same tensor (GPT-2's head and embedding).
+    ``replicated`` says that every tensor-parallel rank holds all of it (norms).
+    """
+
+    name: str
+    elements: int
+    total: int
+    replicated: bool = False
+    tied: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Start a tensor-parallel collective of ``bytes`` (payload of the whole collective) on the tp stream."""
+
+    kind: str  # all_reduce | all_gather | reduce_scatter
+    bytes: int
+    tag: str  # unique within one pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Wait for the exchange of that tag; what follows needs its result."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientReady:
+    """The gradients of these parameters (by name) are final for this micro-batch."""
+
+    parameters: tuple[str, ...]
+
+
+PassItem = Op | Exchange | Join | GradientReady
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One piece of the model in execution order, with its forward and backward pass.
+
+    Parameters
+    ----------
+    kind : str
+        ``embedding``, ``block`` or ``head``.
+    parameters : tuple of Parameter
+        In registration order.
+    forward, backward : tuple of PassItem
+        One micro-batch on one rank. Backward holds dgrad, wgrad and GradientReady marks.
+    recompute : tuple of PassItem
+        What is run again before (or in) backward; empty without recomputation.
+    saved_bytes : int
+        Activations kept from forward to backward per micro-batch under the chosen recomputation.
+    recomputed_bytes : int
+        Activations that exist only between the recomputation and the end of backward.
+    transient_bytes : int
+        Extra memory that lives from this unit's forward to its backward's first op (logits), or just
+        during the op when forward and backward touch each other.
+    output_bytes : int
+        The tensor handed to the next unit by one rank (divided by tp under sequence parallelism).
+    """
+
+    kind: str
+    parameters: tuple[Parameter, ...]
+    forward: tuple[PassItem, ...]
+    backward: tuple[PassItem, ...]
+    recompute: tuple[PassItem, ...] = ()
+    saved_bytes: int = 0
+    recomputed_bytes: int = 0
+    transient_bytes: int = 0
+    output_bytes: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Parameters held by this rank, tied ones not counted again."""
+        return sum(p.elements for p in self.parameters if p.tied is None)
