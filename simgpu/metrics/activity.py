@@ -1,0 +1,59 @@
+"""What every stream was doing at every nanosecond of the step: the table behind breakdowns and Gantts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COMPUTE_CLASSES = ("gemm", "attention", "memory_bound", "recompute", "optimizer")
+AXES = ("tp", "cp", "ep", "pp", "dp")
+CLASSES = (
+    *(f"compute.{name}" for name in COMPUTE_CLASSES),
+    *(f"exposed.{axis}" for axis in AXES),
+    "bubble",
+    "straggler",
+    "host",
+)
+"""The accounting classes of DESIGN section 4, in the order reports show them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stretch of one stream, times relative to the start of the step.
+
+    Parameters
+    ----------
+    kind : str
+        ``compute`` (kernels run), ``transfer`` (bytes move), ``rendezvous`` (a communication stream waits for its
+        partners) or ``wait`` (the compute stream waits; ``accounting`` says for what).
+    accounting : tuple of (str, int)
+        Nanoseconds by class of CLASSES; they sum to the length on the compute stream, and are empty elsewhere.
+    name : str
+        ``forward 3``, ``all_reduce``, ...
+    phase : str
+        ``forward``, ``backward``, ``recompute``, ``optimizer`` or empty.
+    microbatch : int
+        -1 when there is none.
+    axis : str
+        Axis of a transfer, else empty.
+    bytes : int
+        Payload of a transfer.
+    reason : str
+        For people: what a wait waited for, which algorithm and bottleneck a transfer had.
+    """
+
+    rank: int
+    stream: str
+    start_ns: int
+    end_ns: int
+    kind: str
+    name: str
+    accounting: tuple[tuple[str, int], ...] = ()
+    phase: str = ""
+    microbatch: int = -1
+    axis: str = ""
+    bytes: int = 0
+    reason: str = ""
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns

@@ -1,0 +1,100 @@
+"""The numbers of one simulated step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simgpu.metrics.activity import Bar
+from simgpu.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReport:
+    """One rank, or a class of ranks that were proved alike.
+
+    ``bars`` are in order per stream; ``memory_curve`` is (time_ns, total_bytes) after each change, relative to the
+    start of the step; ``memory_at_peak_bytes`` says what the peak is made of.
+    """
+
+    rank: int  # the representative
+    members: tuple[int, ...]
+    stages: tuple[int, ...]
+    device: str
+    capacity_bytes: int
+    breakdown_ns: Mapping[str, int]
+    bars: tuple[Bar, ...]
+    memory_curve: tuple[tuple[int, int], ...]
+    peak_memory_bytes: int
+    peak_time_ns: int
+    memory_at_peak_bytes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """All transfers of one kind on one axis: how often, how much, how much of it was hidden.
+
+    Parameters
+    ----------
+    count : int
+        Per step, on the ranks of ``rank`` (a representative).
+    bytes : int
+        Payload of each.
+    mean_ns : float
+        Mean duration from start to end.
+    busbw_bytes_per_s : float
+        nccl-tests' bus bandwidth, mean; 0 for free transfers.
+    """
+
+    rank: int
+    axis: str
+    kind: str
+    bytes: int
+    count: int
+    mean_ns: float
+    busbw_bytes_per_s: float
+    algorithm: str
+    source: str
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything known about one run.
+
+    Fractions are of 1. ``breakdown_ns`` is the mean over ranks, by class of ``metrics.activity.CLASSES``, and sums to
+    ``step_time_ns``; so does every rank's own breakdown, exactly.
+    """
+
+    name: str
+    gpus: int
+    step_time_ns: int
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    mfu: float
+    hfu: float
+    peak_flops_used: float  # FLOP/s of one GPU that MFU divides by
+    bubble_fraction: float
+    bubble_over_ideal: float
+    overlap_ratio: float
+    breakdown_ns: Mapping[str, float]
+    ranks: tuple[RankReport, ...]
+    transfers: tuple[TransferReport, ...]
+    peak_memory_bytes: int
+    memory_by_category_bytes: Mapping[str, int]
+    capacity_bytes: int
+    fits: bool
+    verdict: str
+    warnings: tuple[str, ...] = ()
+    gpu_hours: float | None = None
+    cost: float | None = None
+    hours: float | None = None
+    timeline: Timeline | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def step_time_s(self) -> float:
+        return self.step_time_ns / 1e9

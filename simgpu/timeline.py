@@ -1,0 +1,111 @@
+"""What happened: immutable columns written by the engine, read by metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simgpu.program import Instruction, Program, TransferKey
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spans:
+    """One row per instruction that took time, and per wait that really waited; sorted by rank, stream, order.
+
+    Parameters
+    ----------
+    rank, stream, instruction, step : (n,) int64
+        Row of ``Program.ranks``, index into ``Timeline.streams``, position in the role's stream, step number.
+    ready_ns, start_ns, end_ns : (n,) int64, nanoseconds
+        When this stream reached the instruction, when it began (all members there), when it ended.
+    cause : (n,) int64
+        Collectives and point-to-points: the rank that arrived last. Waits: the stream (index) that recorded
+        the event. Otherwise -1.
+    """
+
+    rank: Int64
+    stream: Int64
+    instruction: Int64
+    step: Int64
+    ready_ns: Int64
+    start_ns: Int64
+    end_ns: Int64
+    cause: Int64
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryDeltas:
+    """Allocations (positive) and frees (negative) in the order they happened on each rank."""
+
+    rank: Int64
+    time_ns: Int64
+    delta_bytes: Int64
+    category: Int64  # index into Timeline.categories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flows:
+    """Pieces of constant progress of every transfer that loads a link.
+
+    ``rate_per_ns`` is the fraction of the transfer done per nanosecond; link ``l`` carries ``load_l`` times it.
+    """
+
+    transfer: Int64  # index into Timeline.transfers
+    start_ns: Int64
+    end_ns: Int64
+    rate_per_ns: Float64
+    last: NDArray[np.bool_]  # the piece in which the transfer completes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """A played Program. ``window_ns`` is the steady-state step that metrics report."""
+
+    program: Program
+    streams: tuple[str, ...]
+    categories: tuple[str, ...]
+    transfers: tuple[tuple[int, TransferKey], ...]
+    spans: Spans
+    memory: MemoryDeltas
+    flows: Flows
+    step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
+    step: int  # the step reported
+    steady: bool  # two successive periods agreed
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """Begin and end of the reported step, nanoseconds."""
+        return (self.step_ends_ns[self.step - 1] if self.step else 0), self.step_ends_ns[self.step]
+
+    def instruction(self, row: int) -> Instruction:
+        """The instruction that span ``row`` executed."""
+        spans = self.spans
+        role = self.program.roles[self.program.ranks[int(spans.rank[row])].role]
+        return role.streams[self.streams[int(spans.stream[row])]][int(spans.instruction[row])]
+
+    def rows(self, rank: int, stream: str) -> range:
+        """Rows of one stream of one rank, in order.
+
+        Raises
+        ------
+        KeyError
+            When no rank of the program has such a stream.
+        """
+        if stream not in self.streams:
+            raise KeyError(stream)
+        width = len(self.streams)
+        key = self.spans.rank * width + self.spans.stream
+        wanted = rank * width + self.streams.index(stream)
+        return range(int(np.searchsorted(key, wanted, "left")), int(np.searchsorted(key, wanted, "right")))
+
+    def __iter__(self) -> Iterator[tuple[int, Instruction]]:
+        return ((row, self.instruction(row)) for row in range(len(self.spans)))
