@@ -87,7 +87,7 @@ class Timeline:
         return (self.step_ends_ns[self.step - 1] if self.step else 0), self.step_ends_ns[self.step]
 
     def instruction(self, row: int) -> Instruction:
-        """The instruction that span ``row`` executed."""
+        """Return the instruction that span ``row`` executed."""
         spans = self.spans
         role = self.program.roles[self.program.ranks[int(spans.rank[row])].role]
         return role.streams[self.streams[int(spans.stream[row])]][int(spans.instruction[row])]

@@ -1,1 +1,1 @@
-
+"""Timeline to numbers; nothing here draws."""

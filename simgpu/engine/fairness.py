@@ -1,0 +1,107 @@
+"""Max-min fair speeds of transfers that share links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from simgpu.program import TransferCost
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A transfer as the solver sees it.
+
+    Parameters
+    ----------
+    top_bytes_per_ns : float
+        Byte rate on its most loaded link when it runs at its own top speed.
+    shares : tuple of (link, count, ratio)
+        ``count`` such transfers (1 unless folded) each put ``ratio`` of that byte rate on the link.
+    """
+
+    top_bytes_per_ns: float
+    shares: tuple[tuple[int, int, float], ...]
+
+
+def demand(cost: TransferCost) -> Demand:
+    """Turn a priced transfer into a demand.
+
+    Examples
+    --------
+    >>> from simgpu.program import Load
+    >>> demand(TransferCost(latency_ns=5, stream_ns=100, loads=(Load(link=3, bytes=50),)))
+    Demand(top_bytes_per_ns=0.5, shares=((3, 1, 1.0),))
+    """
+    own = max(load.bytes for load in cost.loads)
+    shares = tuple((load.link, load.count, load.bytes / own) for load in cost.loads if load.bytes)
+    return Demand(own / cost.stream_ns, shares)
+
+
+def fair_speeds(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, float]) -> list[float]:
+    """Speeds between 0 and 1 of each transfer's top speed, by progressive filling.
+
+    The byte rate that each transfer has on its own most loaded link rises for all together; a transfer stops at its
+    top speed or when one of its links is full. Sums run over equal terms as count times value in a fixed order, so
+    that the result depends neither on the order of the transfers nor on whether alike ones were folded into one.
+
+    Parameters
+    ----------
+    demands : sequence of Demand
+    capacity_bytes_per_ns : mapping of link to float
+
+    Returns
+    -------
+    list of float
+        Max-min fair: no transfer can go faster without slowing one that is no faster than itself.
+
+    References
+    ----------
+    D. Bertsekas, R. Gallager, Data Networks, section 6.5.2 (progressive filling).
+
+    Examples
+    --------
+    Two equal transfers on one link that fits one: half speed each.
+
+    >>> fair_speeds([Demand(1.0, ((0, 1, 1.0),))] * 2, {0: 1.0})
+    [0.5, 0.5]
+    """
+    levels = [0.0] * len(demands)
+    on: dict[int, list[int]] = {}
+    for index, wanted in enumerate(demands):
+        for link, _, _ in wanted.shares:
+            on.setdefault(link, []).append(index)
+    frozen: dict[int, list[tuple[float, float]]] = {link: [] for link in on}  # (level, ratio sum) per round
+    active = set(range(len(demands)))
+    while active:
+        full: dict[int, float] = {}
+        for link, users in on.items():
+            ratio = _ratio_sum(demands, users, active, link)
+            if ratio:
+                used = sum(level * share for level, share in frozen[link])
+                full[link] = max(capacity_bytes_per_ns[link] - used, 0.0) / ratio
+        level = min(min(full.values(), default=float("inf")), min(demands[i].top_bytes_per_ns for i in active))
+        tight = {link for link, value in full.items() if value <= level}
+        stopped = {
+            i
+            for i in active
+            if demands[i].top_bytes_per_ns <= level or any(link in tight for link, _, _ in demands[i].shares)
+        }
+        for link, users in on.items():
+            ratio = _ratio_sum(demands, users, stopped, link)
+            if ratio:
+                frozen[link].append((level, ratio))
+        for i in stopped:
+            levels[i] = level
+        active -= stopped
+    return [min(1.0, level / wanted.top_bytes_per_ns) for level, wanted in zip(levels, demands, strict=True)]
+
+
+def _ratio_sum(demands: Sequence[Demand], users: Sequence[int], chosen: set[int], link: int) -> float:
+    counts: dict[float, int] = {}
+    for i in users:
+        if i in chosen:
+            for where, count, ratio in demands[i].shares:
+                if where == link:
+                    counts[ratio] = counts.get(ratio, 0) + count
+    return sum(counts[ratio] * ratio for ratio in sorted(counts))

@@ -1,0 +1,125 @@
+"""Transfers under way on shared links, re-solved when one starts or ends, for its connected component only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from simpy import Environment, Event
+
+from simgpu.engine.fairness import Demand, demand, fair_speeds
+from simgpu.engine.recorder import Recorder
+from simgpu.program import Program, TransferCost
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """One transfer on shared links; work is counted in nanoseconds at its top speed."""
+
+    order: int
+    transfer: int
+    demand: Demand
+    stream_ns: int
+    done: Callable[[int], None]
+    left_ns: float
+    since_ns: int
+    speed: float = 0.0
+    finish_ns: int = 0
+
+
+@dataclass(slots=True)
+class Network:
+    """The links of a Program while it is played."""
+
+    env: Environment
+    program: Program
+    recorder: Recorder
+    _flows: dict[int, Flow] = field(default_factory=dict)
+    _on_link: dict[int, dict[int, None]] = field(default_factory=dict)
+    _touched: set[int] = field(default_factory=set)
+    _pending: bool = False
+    _version: int = 0
+    _order: int = 0
+    _demands: dict[int, Demand] = field(default_factory=dict)
+
+    def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> None:
+        """Let a transfer's bytes flow from now on; ``done(end_ns)`` is called when the last has arrived."""
+        wanted = self._demands.get(transfer)
+        if wanted is None:
+            wanted = self._demands[transfer] = demand(cost)
+        self._order += 1
+        flow = Flow(self._order, transfer, wanted, cost.stream_ns, done, float(cost.stream_ns), int(self.env.now))
+        self._flows[flow.order] = flow
+        for link, _, _ in wanted.shares:
+            self._on_link.setdefault(link, {})[flow.order] = None
+            self._touched.add(link)
+        self._mark()
+
+    def _mark(self) -> None:
+        if not self._pending:
+            self._pending = True
+            _call(self.env, 0, self._resolve)
+
+    def _resolve(self, _: Event) -> None:
+        if self.env.peek() == self.env.now:  # all changes of one instant are handled together
+            _call(self.env, 0, self._resolve)
+            return
+        self._pending = False
+        now = int(self.env.now)
+        flows = self._component()
+        capacity = {
+            link: self.program.links[link].bytes_per_s / 1e9 for flow in flows for link, _, _ in flow.demand.shares
+        }
+        for flow, speed in zip(flows, fair_speeds([f.demand for f in flows], capacity), strict=True):
+            if speed != flow.speed:  # unchanged speeds keep their piece: rounding never depends on bystanders
+                self._advance(flow, now, last=False)
+                flow.speed = speed
+                flow.finish_ns = now + math.ceil(flow.left_ns / speed)
+        self._arm(now)
+
+    def _component(self) -> list[Flow]:
+        seen_links, stack, found = set(self._touched), list(self._touched), dict[int, None]()
+        self._touched.clear()
+        while stack:
+            for order in self._on_link.get(stack.pop(), ()):
+                if order not in found:
+                    found[order] = None
+                    for link, _, _ in self._flows[order].demand.shares:
+                        if link not in seen_links:
+                            seen_links.add(link)
+                            stack.append(link)
+        return [self._flows[order] for order in sorted(found)]
+
+    def _advance(self, flow: Flow, now: int, *, last: bool) -> None:
+        if flow.speed and now > flow.since_ns:
+            flow.left_ns = max(0.0, flow.left_ns - flow.speed * (now - flow.since_ns))
+            rate = flow.speed / flow.stream_ns
+            self.recorder.flows.append((flow.transfer, flow.since_ns, now, rate, last))
+        flow.since_ns = now
+
+    def _arm(self, now: int) -> None:
+        self._version += 1
+        if self._flows:
+            version = self._version
+            wake = min(flow.finish_ns for flow in self._flows.values())
+            _call(self.env, wake - now, lambda _: self._finish(version))
+
+    def _finish(self, version: int) -> None:
+        if version != self._version:
+            return  # speeds changed since; a later wake-up is armed
+        now = int(self.env.now)
+        for flow in [f for f in self._flows.values() if f.finish_ns <= now and f.speed]:
+            self._advance(flow, now, last=True)
+            del self._flows[flow.order]
+            for link, _, _ in flow.demand.shares:
+                del self._on_link[link][flow.order]
+                self._touched.add(link)
+            flow.done(now)
+        self._mark()
+
+
+def _call(env: Environment, delay_ns: int, callback: Callable[[Event], None]) -> None:
+    timeout = env.timeout(delay_ns)
+    assert timeout.callbacks is not None  # a fresh event always has a list
+    timeout.callbacks.append(callback)

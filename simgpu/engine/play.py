@@ -1,0 +1,88 @@
+"""Play a Program to its steady state."""
+
+from __future__ import annotations
+
+from simpy import Environment
+
+from simgpu.engine.deadlock import describe_deadlock
+from simgpu.engine.network import Network
+from simgpu.engine.recorder import Recorder
+from simgpu.engine.rendezvous import Rendezvous
+from simgpu.engine.stream import RankEvents, StreamProcess
+from simgpu.errors import DeadlockError
+from simgpu.program import COMPUTE, Program, Record
+from simgpu.timeline import Timeline
+
+STEPS_TRIED = (3, 5, 9, 17)
+"""Steps played before giving up on two equal periods; the last one only completes what the reported step needs."""
+
+
+def play(program: Program) -> Timeline:
+    """Play steps until two successive periods agree and report the last of them.
+
+    A period runs from rank 0's end of one step to its end of the next. One step more than needed is played, so that
+    work of other ranks that reaches into the reported window is there in full.
+
+    Parameters
+    ----------
+    program : Program
+        Folded or not.
+
+    Returns
+    -------
+    Timeline
+        ``steady`` is False when no two periods agreed within the steps tried; the last full one is reported then.
+
+    Raises
+    ------
+    DeadlockError
+        When work is left that nothing can release; the message has the wait-for cycle.
+    ProgramError
+        When members of a group call different collectives.
+    """
+    for steps in STEPS_TRIED:
+        recorder, streams, ends = _play_steps(program, steps)
+        periods = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
+        steady = [k for k in range(1, steps - 1) if periods[k] == periods[k - 1]]
+        if steady or steps == STEPS_TRIED[-1]:
+            break
+    return Timeline(
+        program=program,
+        streams=streams,
+        categories=tuple(recorder.categories),
+        transfers=tuple(recorder.transfers),
+        spans=recorder.span_columns(),
+        memory=recorder.memory_columns(),
+        flows=recorder.flow_columns(),
+        step_ends_ns=tuple(ends),
+        step=steady[0] if steady else steps - 2,
+        steady=bool(steady),
+    )
+
+
+def _play_steps(program: Program, steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
+    env = Environment(initial_time=0)
+    recorder = Recorder()
+    rendezvous = Rendezvous(env, program, Network(env, program, recorder), recorder)
+    names = dict.fromkeys(name for role in program.roles for name in role.streams)
+    streams = (COMPUTE, *(name for name in names if name != COMPUTE))
+    number = {name: index for index, name in enumerate(streams)}
+    processes = []
+    for rank, binding in enumerate(program.ranks):
+        role, events = program.roles[binding.role], RankEvents(env)
+        recorded_on = {
+            instruction.event: number[name]
+            for name, instructions in role.streams.items()
+            for instruction in instructions
+            if isinstance(instruction, Record)
+        }
+        for name in sorted(role.streams, key=number.__getitem__):
+            process = StreamProcess(
+                rank, name, number[name], role.streams[name], recorded_on, events, rendezvous, recorder, steps
+            )
+            processes.append(process)
+            env.process(process.run())
+    env.run()
+    if not all(process.done for process in processes):
+        raise DeadlockError(describe_deadlock(program, processes))
+    return recorder, streams, processes[0].step_ends_ns

@@ -1,0 +1,61 @@
+"""Which layers each pipeline stage holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simgpu.errors import Issue, ScenarioError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the pipeline: ``blocks`` transformer blocks, the embedding if first, the head if last."""
+
+    index: int
+    blocks: int
+    first: bool
+    last: bool
+
+
+def partition_layers(layers: int, pp: int, layers_per_stage: Sequence[int] | None = None) -> tuple[Stage, ...]:
+    """Split ``layers`` blocks over ``pp`` stages, evenly unless told otherwise.
+
+    Raises
+    ------
+    ScenarioError
+        When pp does not divide the layers, or ``layers_per_stage`` does not match.
+
+    Examples
+    --------
+    >>> [stage.blocks for stage in partition_layers(6, 3)]
+    [2, 2, 2]
+    """
+    if layers_per_stage is None:
+        if layers % pp:
+            raise ScenarioError(
+                [
+                    Issue(
+                        field="parallel.pp",
+                        value=str(pp),
+                        problem=f"does not divide the {layers} layers",
+                        allowed=", ".join(str(d) for d in range(1, layers + 1) if layers % d == 0),
+                        fix="set parallel.layers_per_stage to place them by hand",
+                    )
+                ]
+            )
+        layers_per_stage = [layers // pp] * pp
+    elif len(layers_per_stage) != pp or sum(layers_per_stage) != layers:
+        raise ScenarioError(
+            [
+                Issue(
+                    field="parallel.layers_per_stage",
+                    value=str(list(layers_per_stage)),
+                    problem=f"has {len(layers_per_stage)} entries that sum to {sum(layers_per_stage)}",
+                    allowed=f"{pp} entries that sum to the {layers} layers",
+                )
+            ]
+        )
+    return tuple(
+        Stage(index=i, blocks=blocks, first=i == 0, last=i == pp - 1) for i, blocks in enumerate(layers_per_stage)
+    )
