@@ -74,7 +74,7 @@ def _chain(edges: dict[Node, Node]) -> list[Node]:
 def _line(process: StreamProcess, blocker: Node) -> str:
     waiting = process.waiting_for
     if isinstance(waiting, Meeting):
-        what = f"{waiting.key.kind} of {waiting.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
+        what = f"{waiting.label} of {waiting.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
     else:
         what = f"its own stream {blocker[1]}"
     return f"  rank {process.rank}, stream {process.name} waits for {what}"

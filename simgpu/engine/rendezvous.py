@@ -21,6 +21,7 @@ class Meeting:
 
     group: int
     key: TransferKey
+    label: str  # tag of a message, for people
     parties: tuple[int, ...]  # ranks (or classes) that must arrive
     event: Event
     arrived: dict[int, int] = field(default_factory=dict)  # rank -> time its stream got here
@@ -64,6 +65,7 @@ class Rendezvous:
             number = self._count[group, rank, ""]
             self._count[group, rank, ""] = number + 1
             key = TransferKey(kind=instruction.kind, bytes=instruction.bytes)
+            label = key.kind
             where: MeetingKey = (group, -1, -1, str(number))
             parties = tuple(dict.fromkeys(members))
         else:
@@ -73,11 +75,12 @@ class Rendezvous:
             number = self._count[group, rank, f"{source}>{target}:{instruction.tag}"]
             self._count[group, rank, f"{source}>{target}:{instruction.tag}"] = number + 1
             key = TransferKey(kind="send_recv", bytes=instruction.bytes, source=source, target=target)
+            label = f"message {instruction.tag}"
             where = (group, source, target, f"{instruction.tag}#{number}")
             parties = (members[source], members[target])
         meeting = self._open.get(where)
         if meeting is None:
-            meeting = self._open[where] = Meeting(group, key, parties, self.env.event())
+            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event())
         elif meeting.key != key:
             raise ProgramError(
                 f"{instruction.communicator} group {group}: rank {rank} calls {key.kind} of {key.bytes} bytes where "

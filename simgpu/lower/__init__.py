@@ -1,1 +1,5 @@
+"""Cluster, model, training and strategy to a Program, priced."""
 
+from simgpu.lower.lowering import lower
+
+__all__ = ["lower"]

@@ -23,4 +23,7 @@ STRATEGIES: Mapping[str, Callable[[StageWeights, Training, Strategy], DataParall
     "fsdp": fsdp,
 }
 
-__all__ = ["STRATEGIES", "DataParallelPlan", "Gradient", "Reduction", "ShardGroup", "StageWeights"]
+SHARDED_WEIGHTS = frozenset({"fsdp", "zero3"})
+"""Strategies under which a rank stores a shard of the weights and gathers the rest before use."""
+
+__all__ = ["SHARDED_WEIGHTS", "STRATEGIES", "DataParallelPlan", "Gradient", "Reduction", "ShardGroup", "StageWeights"]

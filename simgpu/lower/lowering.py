@@ -1,0 +1,162 @@
+"""Join cluster, model, training and strategy into a Program."""
+
+from __future__ import annotations
+
+from simgpu.costs.optimizer import optimizer_ops
+from simgpu.costs.transfers import program_links
+from simgpu.hardware.cluster import Cluster
+from simgpu.lower.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES
+from simgpu.lower.role import RoleWriter
+from simgpu.lower.stage_units import StageUnits, synthetic_stage, transformer_stage
+from simgpu.lower.transfers import price_transfers
+from simgpu.parallel.data_parallel import SHARDED_WEIGHTS, STRATEGIES
+from simgpu.parallel.mesh import Mesh
+from simgpu.parallel.schedules import SCHEDULES
+from simgpu.parallel.stages import partition_layers
+from simgpu.parallel.strategy import Strategy
+from simgpu.program import Communicator, Group, Program, Rank, Role
+from simgpu.workload.model import Model
+from simgpu.workload.synthetic import SyntheticModel, synthetic_units
+from simgpu.workload.training import Training
+from simgpu.workload.transformer import transformer_units
+
+
+def lower(
+    cluster: Cluster,
+    model: Model | SyntheticModel,
+    training: Training,
+    strategy: Strategy,
+    *,
+    network_free: bool = False,
+) -> Program:
+    """Write the Program of one training step.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        With ``strategy.world_size`` GPUs.
+    model : Model or SyntheticModel
+    training : Training
+    strategy : Strategy
+    network_free : bool
+        Every transfer takes no time; ranks still wait for each other.
+
+    Returns
+    -------
+    Program
+        One role per pipeline stage, one rank per GPU.
+
+    Raises
+    ------
+    ScenarioError, ModelError
+        When the model cannot be divided as asked.
+    """
+    mesh = Mesh(degrees={axis: getattr(strategy, axis) for axis in strategy.order})
+    stages = _stages(model, training, strategy)
+    roles = tuple(_role(cluster, stages, index, training, strategy) for index in range(strategy.pp))
+    axes = _communicator_axes(stages, training, strategy)
+    groups: list[Group] = []
+    bindings: list[dict[str, int]] = [{} for _ in range(mesh.size)]
+    for name, mesh_axes in axes.items():
+        for members in mesh.groups(*mesh_axes):
+            if name == "embedding":
+                members = (members[0], members[-1])  # first and last stage of one pipeline
+            for rank in members:
+                bindings[rank][name] = len(groups)
+            groups.append(Group(communicator=name, members=members))
+    ranks = tuple(
+        Rank(role=mesh.coordinates(rank)["pp"], groups=bindings[rank], members=(rank,)) for rank in range(mesh.size)
+    )
+    return Program(
+        roles=roles,
+        ranks=ranks,
+        groups=tuple(groups),
+        communicators={
+            name: Communicator(
+                name=name,
+                axis="pp" if "pp" in mesh_axes else "dp" if "dp" in mesh_axes else "tp",
+                spans_stages="pp" in mesh_axes and strategy.pp > 1,
+            )
+            for name, mesh_axes in axes.items()
+        },
+        links=() if network_free else program_links(cluster),
+        transfers=price_transfers(cluster, roles, ranks, groups, free=network_free),
+    )
+
+
+def _stages(model: Model | SyntheticModel, training: Training, strategy: Strategy) -> tuple[StageUnits, ...]:
+    if isinstance(model, SyntheticModel):
+        return tuple(synthetic_stage(unit, index) for index, unit in enumerate(synthetic_units(model)))
+    sharded = strategy.data_parallel in SHARDED_WEIGHTS  # gathered in the compute precision
+    parts = transformer_units(
+        model,
+        training,
+        tp=strategy.tp,
+        sequence_parallel=strategy.sequence_parallel,
+        cast_weights=not sharded and training.param_dtype != training.precision,
+    )
+    stages, first_block = [], 0
+    for stage in partition_layers(model.layers, strategy.pp, strategy.layers_per_stage):
+        stages.append(transformer_stage(parts, stage, first_block))
+        first_block += stage.blocks
+    return tuple(stages)
+
+
+def _communicator_axes(
+    stages: tuple[StageUnits, ...], training: Training, strategy: Strategy
+) -> dict[str, tuple[str, ...]]:
+    """Communicators in use and the mesh axes that each of their groups runs along."""
+    axes: dict[str, tuple[str, ...]] = {}
+    for axis in ("tp", "dp", "pp"):
+        if getattr(strategy, axis) > 1:
+            axes[axis] = (axis,)
+    if any(stage.tied_elements for stage in stages):
+        axes["embedding"] = ("pp",)
+    norm = _norm_axes(strategy)
+    if training.optimizer != "none" and norm:
+        axes["norm"] = norm
+    return axes
+
+
+def _norm_axes(strategy: Strategy) -> tuple[str, ...]:
+    """Axes over which gradients differ, so that their norm must be summed."""
+    sharded = strategy.dp > 1 and strategy.data_parallel not in ("none", "ddp")
+    axes = [axis for axis in ("pp", "tp") if getattr(strategy, axis) > 1]
+    return tuple([*axes, "dp"] if sharded else axes)
+
+
+def _role(cluster: Cluster, stages: tuple[StageUnits, ...], index: int, training: Training, strategy: Strategy) -> Role:
+    parts, gpu = stages[index], cluster.gpu(0)
+    plan = STRATEGIES[strategy.data_parallel if strategy.dp > 1 else "none"](parts.weights, training, strategy)
+    tensors = len(parts.weights.gradients)
+    writer = RoleWriter(
+        gpu=gpu,
+        stage=index,
+        stages=strategy.pp,
+        parts=parts,
+        plan=plan,
+        actions=SCHEDULES[strategy.schedule if strategy.pp > 1 else "1f1b"](strategy.pp, training.accumulation, index),
+        message_bytes=max(stage.message_bytes for stage in stages),
+        overlap_p2p=strategy.overlap_p2p,
+        optimizer=optimizer_ops(plan.optimizer_elements, training, tensors),
+        norm=training.optimizer != "none" and bool(_norm_axes(strategy)),
+        tied_bytes=parts.tied_elements * training.grad_dtype.bytes,
+    )
+    streams = writer.write()
+    resident = {
+        "weights": plan.weights_bytes,
+        "gradients": plan.gradients_bytes,
+        "optimizer": plan.optimizer_bytes,
+        "buckets": plan.buckets_bytes,
+        "context": CONTEXT_BYTES,
+        "communication": COMMUNICATOR_BYTES if strategy.world_size > 1 else 0,
+    }
+    return Role(
+        name=f"stage {index}",
+        stages=(index,),
+        position={"pp": index},
+        streams=streams,
+        resident_bytes={category: size for category, size in resident.items() if size},
+        capacity_bytes=gpu.memory_bytes,
+        device=gpu.name,
+    )

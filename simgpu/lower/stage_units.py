@@ -1,0 +1,72 @@
+"""The units of one pipeline stage, and its weights in gradient-ready order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simgpu.parallel.data_parallel import Gradient, StageWeights
+from simgpu.parallel.stages import Stage
+from simgpu.workload.transformer import Units
+from simgpu.workload.unit import GradientReady, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageUnits:
+    """Units in execution order with their names, and the weights behind them."""
+
+    units: tuple[Unit, ...]
+    names: tuple[str, ...]
+    weights: StageWeights
+    message_bytes: int = 0  # what one rank hands to the next stage
+    tied_elements: int = 0  # elements of a weight that another stage holds too
+
+
+def transformer_stage(parts: Units, stage: Stage, first_block: int) -> StageUnits:
+    """Pick the units of a stage out of a transformer.
+
+    A tied head is the embedding's own weight when both are on one stage; on two stages each keeps a copy.
+    """
+    units, names = [], []
+    if stage.first:
+        units.append(parts.embedding)
+        names.append("embedding")
+    units += [parts.block] * stage.blocks
+    names += [f"block {first_block + i}" for i in range(stage.blocks)]
+    if stage.last:
+        units.append(parts.head)
+        names.append("head")
+    together = stage.first and stage.last
+    tied = [p for p in parts.head.parameters if p.tied is not None]
+    crosses = bool(tied) and not together and (stage.first or stage.last)
+    return StageUnits(
+        units=tuple(units),
+        names=tuple(names),
+        weights=stage_weights(units, keep_tied=not together),
+        message_bytes=parts.block.output_bytes,
+        tied_elements=sum(p.elements for p in tied) if crosses else 0,
+    )
+
+
+def synthetic_stage(unit: Unit, stage: int) -> StageUnits:
+    """Wrap the single unit of a synthetic model's stage; it has no weights."""
+    return StageUnits(
+        units=(unit,),
+        names=(f"stage {stage}",),
+        weights=StageWeights(kinds=(unit.kind,), gradients=()),
+        message_bytes=unit.output_bytes,
+    )
+
+
+def stage_weights(units: list[Unit], *, keep_tied: bool) -> StageWeights:
+    """List the weights of a stage as backward completes their gradients."""
+    gradients = []
+    for index in reversed(range(len(units))):
+        sizes = {p.name: p for p in units[index].parameters}
+        for item in units[index].backward:
+            if isinstance(item, GradientReady):
+                gradients += [
+                    Gradient(unit=index, name=name, elements=sizes[name].elements)
+                    for name in item.parameters
+                    if keep_tied or sizes[name].tied is None
+                ]
+    return StageWeights(kinds=tuple(unit.kind for unit in units), gradients=tuple(gradients))

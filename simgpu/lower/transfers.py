@@ -1,0 +1,59 @@
+"""Price every transfer that the roles of a group's members ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from simgpu.costs.transfers import collective, point_to_point
+from simgpu.hardware.cluster import Cluster
+from simgpu.program import Collective, Group, Rank, Recv, Role, Send, TransferCost, TransferKey
+
+FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
+
+
+def price_transfers(
+    cluster: Cluster, roles: Sequence[Role], ranks: Sequence[Rank], groups: Sequence[Group], *, free: bool
+) -> dict[tuple[int, TransferKey], TransferCost]:
+    """Cost of each distinct transfer of each group.
+
+    Parameters
+    ----------
+    free : bool
+        Communication costs nothing (``network: free``).
+    """
+    wanted = [_keys(role) for role in roles]
+    prices = {}
+    for index, group in enumerate(groups):
+        keys = dict.fromkeys(
+            key for member in group.members for key in wanted[ranks[member].role].get(group.communicator, ())
+        )
+        for key in keys:
+            prices[index, key] = FREE if free else _price(cluster, group, key)
+    return prices
+
+
+def _price(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
+    if key.source >= 0:
+        return point_to_point(cluster, group.members[key.source], group.members[key.target], key.bytes)
+    return collective(cluster, group.members, key.kind, key.bytes)
+
+
+def _keys(role: Role) -> Mapping[str, dict[TransferKey, None]]:
+    found: dict[str, dict[TransferKey, None]] = {}
+    for communicator, key in _transfers(role):
+        found.setdefault(communicator, {})[key] = None
+    return found
+
+
+def _transfers(role: Role) -> Iterator[tuple[str, TransferKey]]:
+    for instructions in role.streams.values():
+        for item in instructions:
+            if isinstance(item, Collective):
+                yield item.communicator, TransferKey(kind=item.kind, bytes=item.bytes)
+            elif isinstance(item, Send | Recv):
+                own = role.position[item.communicator]
+                source, target = (own, item.peer) if isinstance(item, Send) else (item.peer, own)
+                yield (
+                    item.communicator,
+                    TransferKey(kind="send_recv", bytes=item.bytes, source=source, target=target),
+                )

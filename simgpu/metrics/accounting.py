@@ -1,0 +1,209 @@
+"""Give every nanosecond of a rank's step to exactly one class."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from simgpu.metrics.activity import CLASSES, Bar
+from simgpu.program import COMPUTE, Collective, Compute, Instruction, Program, Recv, Send
+from simgpu.timeline import Timeline
+
+
+class Row(NamedTuple):
+    """One span as plain Python numbers, with its instruction."""
+
+    instruction: Instruction
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    cause: int
+
+
+@dataclass(slots=True)
+class RankAccount:
+    """The streams of one rank in the reported step.
+
+    A wait of the compute stream was recorded with the stream that released it. What that stream was doing meanwhile
+    is the reason: waiting for a late partner (bubble or straggler), or moving bytes (exposed communication, also when
+    the transfer under way is an earlier one in the queue). Nothing is inferred from gaps.
+    """
+
+    timeline: Timeline
+    rank: int
+    _rows: dict[str, list[Row]] = field(default_factory=dict)
+    _ends: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        timeline, spans = self.timeline, self.timeline.spans
+        role = timeline.program.roles[timeline.program.ranks[self.rank].role]
+        for name in role.streams:
+            rows = timeline.rows(self.rank, name)
+            cut = slice(rows.start, rows.stop)
+            columns = (spans.instruction, spans.ready_ns, spans.start_ns, spans.end_ns, spans.cause)
+            instructions = role.streams[name]
+            values = zip(*(column[cut].tolist() for column in columns), strict=True)
+            self._rows[name] = [Row(instructions[index], *times) for index, *times in values]
+            self._ends[name] = [row.end_ns for row in self._rows[name]]
+
+    def bars(self) -> tuple[Bar, ...]:
+        """All bars of the step, compute stream first, times relative to its start."""
+        begin = self.timeline.window_ns[0]
+        streams = [COMPUTE, *(name for name in self._rows if name != COMPUTE)]
+        found = []
+        for stream in streams:
+            bars = self._compute_bars() if stream == COMPUTE else self._transfer_bars(stream)
+            found += [replace(bar, start_ns=bar.start_ns - begin, end_ns=bar.end_ns - begin) for bar in bars]
+        return tuple(found)
+
+    def _compute_bars(self) -> Iterator[Bar]:
+        begin, end = self.timeline.window_ns
+        covered = begin
+        for row in self._overlapping(COMPUTE, begin, end):
+            start, stop = max(row.start_ns, begin), min(row.end_ns, end)
+            if isinstance(row.instruction, Compute):
+                yield self._compute_bar(row.instruction, row.start_ns, start, stop)
+            else:
+                yield from self._wait_bars(start, stop, self.timeline.streams[row.cause])
+            covered = stop
+        if covered < end:
+            yield self._bar(
+                covered, end, "wait", "bubble", accounting=(("bubble", end - covered),), reason="no work left"
+            )
+
+    def _compute_bar(self, work: Compute, origin: int, start: int, stop: int) -> Bar:
+        return self._bar(
+            start,
+            stop,
+            "compute",
+            work.name,
+            accounting=kernel_classes(work, start - origin, stop - origin),
+            phase=work.phase,
+            microbatch=work.microbatch,
+        )
+
+    def _wait_bars(self, start: int, stop: int, stream: str) -> Iterator[Bar]:
+        covered = start
+        for row in self._overlapping(stream, start, stop):
+            low, high = max(row.ready_ns, start), min(row.end_ns, stop)
+            if not isinstance(row.instruction, Collective | Send | Recv):
+                yield from self._wait_bars(low, high, self.timeline.streams[row.cause])
+            else:
+                met = min(max(row.start_ns, low), high)
+                name, axis = self._late_class(row.instruction)
+                if met > low:
+                    yield self._wait_bar(low, met, name, row, f"{self._cause(row)} is late for {row.instruction.name}")
+                if high > met:
+                    yield self._wait_bar(met, high, f"exposed.{axis}", row, f"{row.instruction.name} is under way")
+            covered = high
+        if covered < stop:
+            yield self._bar(
+                covered, stop, "wait", "bubble", accounting=(("bubble", stop - covered),), reason="no work left"
+            )
+
+    def _wait_bar(self, start: int, stop: int, name: str, row: Row, reason: str) -> Bar:
+        microbatch = row.instruction.microbatch if isinstance(row.instruction, Collective | Send | Recv) else -1
+        return self._bar(
+            start, stop, "wait", name, accounting=((name, stop - start),), microbatch=microbatch, reason=reason
+        )
+
+    def _transfer_bars(self, stream: str) -> Iterator[Bar]:
+        program = self.timeline.program
+        begin, end = self.timeline.window_ns
+        for row in self._overlapping(stream, begin, end):
+            work = row.instruction
+            if not isinstance(work, Collective | Send | Recv):
+                continue
+            axis = program.communicators[work.communicator].axis
+            pieces = (
+                ("rendezvous", row.ready_ns, row.start_ns, f"waits for {self._cause(row)}"),
+                ("transfer", row.start_ns, row.end_ns, work.kind if isinstance(work, Collective) else "send/recv"),
+            )
+            for kind, low, high, reason in pieces:
+                start, stop = max(low, begin), min(high, end)
+                if stop > start:
+                    yield self._bar(
+                        start,
+                        stop,
+                        kind,
+                        work.name,
+                        phase=work.phase,
+                        microbatch=work.microbatch,
+                        axis=axis,
+                        bytes=work.bytes,
+                        reason=reason,
+                        stream=stream,
+                    )
+
+    def _overlapping(self, stream: str, start: int, stop: int) -> Iterator[Row]:
+        rows = self._rows[stream]
+        for index in range(bisect_right(self._ends[stream], start), len(rows)):
+            if rows[index].ready_ns >= stop:
+                return
+            yield rows[index]
+
+    def _late_class(self, work: Collective | Send | Recv) -> tuple[str, str]:
+        communicator = self.timeline.program.communicators[work.communicator]
+        return ("bubble" if communicator.spans_stages else "straggler"), communicator.axis
+
+    def _cause(self, row: Row) -> str:
+        program: Program = self.timeline.program
+        if row.cause == self.rank:
+            return "this rank"
+        other = program.ranks[row.cause]
+        role = program.roles[other.role]
+        return f"rank {other.members[0]}" + (f" ({role.name})" if len(program.roles) > 1 else "")
+
+    def _bar(
+        self,
+        start: int,
+        stop: int,
+        kind: str,
+        name: str,
+        *,
+        stream: str = COMPUTE,
+        accounting: tuple[tuple[str, int], ...] = (),
+        phase: str = "",
+        microbatch: int = -1,
+        axis: str = "",
+        bytes: int = 0,
+        reason: str = "",
+    ) -> Bar:
+        return Bar(
+            rank=self.timeline.program.ranks[self.rank].members[0],
+            stream=stream,
+            start_ns=start,
+            end_ns=stop,
+            kind=kind,
+            name=name,
+            accounting=accounting,
+            phase=phase,
+            microbatch=microbatch,
+            axis=axis,
+            bytes=bytes,
+            reason=reason,
+        )
+
+
+def kernel_classes(work: Compute, start_ns: int, stop_ns: int) -> tuple[tuple[str, int], ...]:
+    """Nanoseconds of each compute class between two times of a run of kernels, relative to its start."""
+    totals: dict[str, int] = {}
+    at = 0
+    for kernel in work.kernels:
+        inside = min(at + kernel.duration_ns, stop_ns) - max(at, start_ns)
+        if inside > 0:
+            name = f"compute.{kernel.op_class}"
+            totals[name] = totals.get(name, 0) + inside
+        at += kernel.duration_ns
+    return tuple(sorted(totals.items()))
+
+
+def breakdown(bars: tuple[Bar, ...]) -> dict[str, int]:
+    """Sum the accounting of a rank's bars, every class of CLASSES present."""
+    totals = dict.fromkeys(CLASSES, 0)
+    for bar in bars:
+        for name, duration in bar.accounting:
+            totals[name] += duration
+    return totals

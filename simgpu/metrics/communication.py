@@ -1,0 +1,65 @@
+"""What was communicated: how often, how much, how fast, from where to where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simgpu.metrics.report import TransferReport
+from simgpu.program import Collective, Send, TransferKey
+from simgpu.timeline import Timeline
+
+BUSBW_FACTORS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+"""busbw = factor x size / time; 1 for everything else (nccl-tests doc/PERFORMANCE.md)."""
+
+
+def bus_bandwidth(kind: str, members: int, size_bytes: int, time_ns: float) -> float:
+    """Bus bandwidth as nccl-tests prints it, bytes per second.
+
+    Examples
+    --------
+    >>> bus_bandwidth("all_reduce", 8, 8_000_000, 70_000) / 1e9
+    200.0
+    """
+    factor = BUSBW_FACTORS.get(kind, lambda n: 1.0)(members)
+    return factor * size_bytes / time_ns * 1e9 if time_ns else 0.0
+
+
+def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
+    """One row per rank (class), communicator, kind and size, in order of first use within the reported step."""
+    program, spans = timeline.program, timeline.spans
+    begin, end = timeline.window_ns
+    seen: dict[tuple[int, str, TransferKey], list[int]] = {}
+    inside = (spans.start_ns >= begin) & (spans.start_ns < end)
+    for row in inside.nonzero()[0].tolist():
+        work = timeline.instruction(row)
+        if not isinstance(work, Collective | Send):  # a Recv is the other side of a Send
+            continue
+        rank = int(spans.rank[row])
+        if isinstance(work, Collective):
+            key = TransferKey(kind=work.kind, bytes=work.bytes)
+        else:
+            own = program.roles[program.ranks[rank].role].position[work.communicator]
+            key = TransferKey(kind="send_recv", bytes=work.bytes, source=own, target=work.peer)
+        duration = int(spans.end_ns[row] - spans.start_ns[row])
+        seen.setdefault((rank, work.communicator, key), []).append(duration)
+    for (rank, communicator, key), durations in seen.items():
+        group = program.ranks[rank].groups[communicator]
+        cost = program.transfers[group, key]
+        mean = sum(durations) / len(durations)
+        yield TransferReport(
+            rank=program.ranks[rank].members[0],
+            axis=program.communicators[communicator].axis,
+            kind=key.kind,
+            bytes=key.bytes,
+            count=len(durations),
+            mean_ns=mean,
+            busbw_bytes_per_s=bus_bandwidth(key.kind, len(program.groups[group].members), key.bytes, mean),
+            algorithm=cost.algorithm,
+            source=cost.source,
+            bottleneck=cost.bottleneck,
+        )

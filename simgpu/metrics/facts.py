@@ -1,0 +1,32 @@
+"""What the Timeline cannot know about a run: its name, its tokens, its FLOPs, its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Per step and whole job unless said.
+
+    Parameters
+    ----------
+    tokens : int
+        0 for a synthetic model.
+    model_flops, hardware_flops : int
+        Without and with recomputation.
+    peak_flops_per_s : float
+        Dense peak of one GPU in the arithmetic used.
+    advice : tuple of str
+        What could be changed to need less memory, in order; used when it does not fit.
+    """
+
+    name: str
+    tokens: int
+    model_flops: int
+    hardware_flops: int
+    peak_flops_per_s: float
+    price_per_gpu_hour: float | None = None
+    train_tokens: int | None = None
+    advice: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,121 @@
+"""Timeline to Report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from simgpu.metrics.accounting import RankAccount, breakdown
+from simgpu.metrics.activity import CLASSES, Bar
+from simgpu.metrics.communication import transfer_reports
+from simgpu.metrics.facts import RunFacts
+from simgpu.metrics.intervals import intersection, length, union
+from simgpu.metrics.memory import memory_use
+from simgpu.metrics.report import RankReport, Report
+from simgpu.metrics.verdict import describe_run
+from simgpu.program import COMPUTE
+from simgpu.timeline import Timeline
+
+NEARLY_FULL = 0.93
+"""Share of the card above which allocation retries slow real steps (CASES rows 45: 91 % fine, 98 % slow)."""
+
+
+def summarize(timeline: Timeline, facts: RunFacts) -> Report:
+    """Compute every number of a run.
+
+    Notes
+    -----
+    Means over ranks weigh each class of alike ranks with its size. ``bubble_fraction`` is bubble / step,
+    ``bubble_over_ideal`` bubble / compute (Megatron's (p-1)/m for an ideal pipeline), ``overlap_ratio`` the share of
+    communication time under which kernels ran (as Holistic Trace Analysis counts it). MFU is
+    model FLOPs / (step x GPUs x peak).
+    """
+    ranks = tuple(_rank_report(timeline, index) for index in range(len(timeline.program.ranks)))
+    begin, end = timeline.window_ns
+    step_ns = end - begin
+    gpus = timeline.program.world_size
+    mean = {name: sum(rank.count * rank.breakdown_ns[name] for rank in ranks) / gpus for name in CLASSES}
+    compute_ns = sum(value for name, value in mean.items() if name.startswith("compute."))
+    seconds = step_ns / 1e9
+    tokens_per_s = facts.tokens / seconds if seconds else 0.0
+    peak = max(ranks, key=lambda rank: rank.peak_memory_bytes / rank.capacity_bytes)
+    available = facts.peak_flops_per_s * gpus * seconds
+    hours = facts.train_tokens / tokens_per_s / 3600 if facts.train_tokens and tokens_per_s else None
+    gpu_hours = hours * gpus if hours is not None else None
+    priced = gpu_hours is not None and facts.price_per_gpu_hour is not None
+    report = Report(
+        name=facts.name,
+        gpus=gpus,
+        step_time_ns=step_ns,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_gpu=tokens_per_s / gpus,
+        mfu=facts.model_flops / available if available else 0.0,
+        hfu=facts.hardware_flops / available if available else 0.0,
+        peak_flops_used=facts.peak_flops_per_s,
+        bubble_fraction=mean["bubble"] / step_ns if step_ns else 0.0,
+        bubble_over_ideal=mean["bubble"] / compute_ns if compute_ns else 0.0,
+        overlap_ratio=_overlap_ratio(ranks),
+        breakdown_ns=mean,
+        ranks=ranks,
+        transfers=tuple(transfer_reports(timeline)),
+        peak_memory_bytes=peak.peak_memory_bytes,
+        memory_by_category_bytes=peak.memory_at_peak_bytes,
+        capacity_bytes=peak.capacity_bytes,
+        fits=all(rank.peak_memory_bytes <= rank.capacity_bytes for rank in ranks),
+        verdict="",
+        warnings=(*facts.warnings, *_warnings(timeline, peak)),
+        hours=hours,
+        gpu_hours=gpu_hours,
+        cost=gpu_hours * facts.price_per_gpu_hour if priced else None,  # type: ignore[operator]
+        timeline=timeline,
+    )
+    return replace(report, verdict=describe_run(report, facts.advice))
+
+
+def _rank_report(timeline: Timeline, index: int) -> RankReport:
+    binding = timeline.program.ranks[index]
+    role = timeline.program.roles[binding.role]
+    bars = RankAccount(timeline, index).bars()
+    memory = memory_use(timeline, index)
+    return RankReport(
+        rank=binding.members[0],
+        members=binding.members,
+        stages=role.stages,
+        device=role.device,
+        capacity_bytes=role.capacity_bytes,
+        breakdown_ns=breakdown(bars),
+        bars=bars,
+        memory_curve=memory.curve,
+        peak_memory_bytes=memory.peak_bytes,
+        peak_time_ns=memory.peak_time_ns,
+        memory_at_peak_bytes=memory.at_peak_bytes,
+    )
+
+
+def _overlap_ratio(ranks: Iterable[RankReport]) -> float:
+    hidden = total = 0
+    for rank in ranks:
+        busy = union(_spans(bar for bar in rank.bars if bar.stream == COMPUTE and bar.kind == "compute"))
+        moving = union(_spans(bar for bar in rank.bars if bar.kind == "transfer"))
+        hidden += rank.count * length(intersection(busy, moving))
+        total += rank.count * length(moving)
+    return hidden / total if total else 0.0
+
+
+def _spans(bars: Iterable[Bar]) -> list[tuple[int, int]]:
+    return [(bar.start_ns, bar.end_ns) for bar in bars]
+
+
+def _warnings(timeline: Timeline, peak: RankReport) -> tuple[str, ...]:
+    found = []
+    if not timeline.steady:
+        found.append(
+            "no two successive steps took equally long within the steps tried; the last one played is reported"
+        )
+    share = peak.peak_memory_bytes / peak.capacity_bytes
+    if NEARLY_FULL < share <= 1:
+        found.append(
+            f"memory is {share:.0%} full on rank {peak.rank}: above {NEARLY_FULL:.0%} allocation retries slow real "
+            "steps down"
+        )
+    return tuple(found)
