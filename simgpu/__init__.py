@@ -1,3 +1,62 @@
-"""SimGPU: play a multi-GPU training step and see where every nanosecond goes."""
+"""SimGPU: play a multi-GPU training step and see where every nanosecond goes.
+
+>>> import simgpu
+>>> report = simgpu.run("pipeline_ideal")[0]
+>>> f"{report.bubble_fraction:.4f}"
+'0.1579'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Case": "simgpu.config.case",
+    "DeadlockError": "simgpu.errors",
+    "ModelError": "simgpu.errors",
+    "Program": "simgpu.program",
+    "ProgramError": "simgpu.errors",
+    "Report": "simgpu.metrics.report",
+    "Scenario": "simgpu.config.case",
+    "ScenarioError": "simgpu.errors",
+    "SimGPUError": "simgpu.errors",
+    "Timeline": "simgpu.timeline",
+    "TopologyError": "simgpu.errors",
+    "compare": "simgpu.metrics.verdict",
+    "gantt": "simgpu.view.gantt",
+    "load_scenario": "simgpu.config",
+    "play_case": "simgpu.api",
+    "run": "simgpu.api",
+    "runs_to_json": "simgpu.metrics.json_report",
+    "simulate": "simgpu.api",
+    "write_html": "simgpu.view.report",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - kept in one place with the modules
+
+if TYPE_CHECKING:
+    from simgpu.api import play_case, run, simulate
+    from simgpu.config import load_scenario
+    from simgpu.config.case import Case, Scenario
+    from simgpu.errors import DeadlockError, ModelError, ProgramError, ScenarioError, SimGPUError, TopologyError
+    from simgpu.metrics.json_report import runs_to_json
+    from simgpu.metrics.report import Report
+    from simgpu.metrics.verdict import compare
+    from simgpu.program import Program
+    from simgpu.timeline import Timeline
+    from simgpu.view.gantt import gantt
+    from simgpu.view.report import write_html
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use, so that ``import simgpu`` stays light."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'simgpu' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -75,6 +75,8 @@ def facts(case: Case) -> RunFacts:
         model_flops=tokens * per_token,
         hardware_flops=tokens * hardware_per_token,
         peak_flops_per_s=gpu.peak_tflops(dtype) * 1e12,
+        stages=strategy.pp,
+        microbatches=training.accumulation,
         price_per_gpu_hour=case.price_per_gpu_hour,
         train_tokens=case.train_tokens,
         advice=memory_advice(training, strategy),

@@ -1,1 +1,1 @@
-
+"""Hardware: GPUs, links, machines and the fabric between them, as one typed view on a graph."""

@@ -1,1 +1,1 @@
-
+"""Files: read as plain mappings, written whole or not at all."""

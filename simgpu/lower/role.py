@@ -55,12 +55,17 @@ class RoleWriter:
     norm: bool
     tied_bytes: int
     emitter: Emitter = field(default_factory=Emitter)
+    _compiler: PassCompiler = field(init=False)
+    _weights: WeightGathers = field(init=False)
+    _gradients: GradientReductions = field(init=False)
 
-    def write(self) -> Mapping[str, tuple[Instruction, ...]]:
-        """Return the streams of one step."""
+    def __post_init__(self) -> None:
         self._compiler = PassCompiler(self.gpu)
         self._weights = WeightGathers.of(self.plan, self.emitter, self.parts.names)
         self._gradients = GradientReductions(self.emitter, self.plan, self.gpu)
+
+    def write(self) -> Mapping[str, tuple[Instruction, ...]]:
+        """Return the streams of one step."""
         messages = PipelineMessages(self.emitter, self.stage, self.stages, self.message_bytes, self.overlap_p2p)
         final = [action.microbatch for action in self.actions if action.kind == "B"][-1]
         for action in self.actions:

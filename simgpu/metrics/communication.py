@@ -8,13 +8,8 @@ from simgpu.metrics.report import TransferReport
 from simgpu.program import Collective, Send, TransferKey
 from simgpu.timeline import Timeline
 
-BUSBW_FACTORS = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-}
-"""busbw = factor x size / time; 1 for everything else (nccl-tests doc/PERFORMANCE.md)."""
+RING_SHARES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+"""busbw = share x (n-1)/n x size / time; size / time for everything else (nccl-tests doc/PERFORMANCE.md)."""
 
 
 def bus_bandwidth(kind: str, members: int, size_bytes: int, time_ns: float) -> float:
@@ -25,7 +20,7 @@ def bus_bandwidth(kind: str, members: int, size_bytes: int, time_ns: float) -> f
     >>> bus_bandwidth("all_reduce", 8, 8_000_000, 70_000) / 1e9
     200.0
     """
-    factor = BUSBW_FACTORS.get(kind, lambda n: 1.0)(members)
+    factor = RING_SHARES[kind] * (members - 1) / members if kind in RING_SHARES else 1.0
     return factor * size_bytes / time_ns * 1e9 if time_ns else 0.0
 
 

@@ -17,6 +17,8 @@ class RunFacts:
         Without and with recomputation.
     peak_flops_per_s : float
         Dense peak of one GPU in the arithmetic used.
+    stages, microbatches : int
+        Of the pipeline; 1 stage when there is none.
     advice : tuple of str
         What could be changed to need less memory, in order; used when it does not fit.
     """
@@ -26,6 +28,8 @@ class RunFacts:
     model_flops: int
     hardware_flops: int
     peak_flops_per_s: float
+    stages: int = 1
+    microbatches: int = 1
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
     advice: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         cost=gpu_hours * facts.price_per_gpu_hour if priced else None,  # type: ignore[operator]
         timeline=timeline,
     )
-    return replace(report, verdict=describe_run(report, facts.advice))
+    return replace(report, verdict=describe_run(report, facts))
 
 
 def _rank_report(timeline: Timeline, index: int) -> RankReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.report import RankReport, Report
 from simgpu.units import format_time
 
@@ -22,17 +23,20 @@ NOTABLE = 0.005
 """Shares of the step below this are not worth a sentence."""
 
 
-def describe_run(report: Report, advice: Sequence[str] = ()) -> str:
+def describe_run(report: Report, facts: RunFacts) -> str:
     """One run in a sentence: out of memory first, else where the step goes."""
+    advice = facts.advice
     if not report.fits:
         worst = max(report.ranks, key=lambda rank: rank.peak_memory_bytes - rank.capacity_bytes)
         text = describe_overflow(worst)
         return text + (f". To make it fit: {'; '.join(advice)}" if advice else "")
     compute = sum(v for k, v in report.breakdown_ns.items() if k.startswith("compute."))
     parts = [f"{_share(compute, report)} compute", *(f"{share} {words}" for share, words in lost_time(report))]
+    if report.bubble_fraction >= NOTABLE and facts.stages > 1:
+        parts.append(describe_bubble(report, facts))
     memory = f"{report.peak_memory_bytes / GIB:.1f} of {report.capacity_bytes / GIB:.1f} GiB"
     rate = f", {report.tokens_per_s:,.0f} tokens/s" if report.tokens_per_s else ""
-    return f"{format_time(report.step_time_ns)} per step{rate}: {', '.join(parts)}; peak memory {memory}"
+    return f"{format_time(report.step_time_ns)} per step{rate}: {_joined(parts)}; peak memory {memory}"
 
 
 def describe_overflow(rank: RankReport) -> str:
@@ -46,6 +50,22 @@ def describe_overflow(rank: RankReport) -> str:
         f"OUT OF MEMORY on rank {rank.rank} at {format_time(when)}: "
         f"{rank.peak_memory_bytes / GIB:.1f} of {rank.capacity_bytes / GIB:.1f} GiB ({largest})"
     )
+
+
+def describe_bubble(report: Report, facts: RunFacts) -> str:
+    """Set the bubble beside (p-1)/(m+p-1), that of equal stages and a free network, and name the busiest stage."""
+    ideal = (facts.stages - 1) / (facts.microbatches + facts.stages - 1)
+    text = f"equal stages and a free network would idle {ideal:.1%}"
+    work = {
+        rank.stages: sum(value for name, value in rank.breakdown_ns.items() if name.startswith("compute."))
+        for rank in report.ranks
+    }
+    busiest = max(work, key=lambda stages: work[stages])
+    mean = sum(work.values()) / len(work)
+    excess = work[busiest] / mean - 1 if mean else 0.0
+    if excess < NOTABLE:
+        return f"({text})"
+    return f"({text}; stage {busiest[0]} has {excess:.1%} more work than the mean)"
 
 
 def lost_time(report: Report) -> list[tuple[str, str]]:
@@ -100,6 +120,10 @@ def _against(base: Report, other: Report) -> str:
         text = f"{left} {verb} {1 / ratio:.2f}× slower than {right}{efficiency}"
     reasons = lost_time(other)
     return text + (f": {reasons[0][0]} of the step is {reasons[0][1]}" if reasons else ": nearly all of it computes")
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return ", ".join(parts).replace(", (", " (")
 
 
 def _share(value_ns: float, report: Report) -> str:

@@ -1,1 +1,1 @@
-
+"""What is computed: a model as units of ops, without seconds."""

@@ -13,6 +13,8 @@ class Gemm:
 
     ``accumulate`` marks a weight gradient that is added to a stored gradient of ``accumulate_bytes`` per
     element inside the kernel (read and written), instead of being written once in ``dtype``.
+    ``layout`` is which operand is stored transposed, as BLAS names it: ``tn`` forward, ``nn`` input gradient,
+    ``nt`` weight gradient; their rates differ by a few per cent.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Gemm:
     batch: int = 1
     dtype: DType = DType.BF16
     accumulate_bytes: int = 0
+    layout: str = "tn"
 
     @property
     def op_class(self) -> str:

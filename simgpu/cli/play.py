@@ -1,0 +1,135 @@
+"""From scenario files to tables and reports: what ``run`` and ``compare`` do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from simgpu.cli.destination import Destination, DestinationError, choose_destination
+from simgpu.cli.progress import watched
+from simgpu.cli.tables import print_report
+from simgpu.errors import Issue, ScenarioError
+
+if TYPE_CHECKING:
+    from simgpu.config.case import Case, Scenario
+    from simgpu.metrics.report import Report
+
+_COMPARISON: Final = "compare"
+
+
+def play_files(
+    files: Sequence[str],
+    *,
+    overrides: Sequence[str],
+    html: str | None,
+    no_html: bool,
+    json: str | None,
+    rank: int | None,
+    fold: bool,
+) -> tuple[Report, ...]:
+    """Load, simulate, print and write.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Scenario files or bundled names.
+    overrides : sequence of str
+        ``a.b=value`` settings for each of them.
+    html, json : str or None
+        Output paths as given.
+    no_html : bool
+    rank : int or None
+        Whose own step to print as well.
+    fold : bool
+        Simulate one of each class of equal ranks only.
+
+    Returns
+    -------
+    tuple of Report
+
+    Raises
+    ------
+    SimGPUError
+        Before anything is simulated where the input or the output paths are at fault.
+    """
+    scenarios = _load(files, overrides)
+    stem = scenarios[0].stem if len(scenarios) == 1 else _COMPARISON
+    title = scenarios[0].name if len(scenarios) == 1 else " / ".join(scenario.name for scenario in scenarios)
+    destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json)
+    cases = _named_apart(scenarios)
+    _check_rank(rank, cases)
+    reports = _simulate(cases, fold=fold)
+    text = _write(reports, destination, title)
+    print_report(reports, destination.console(), title=title, rank=rank)
+    if destination.html is not None:
+        destination.console().print(f"Report: {destination.html}", markup=False, soft_wrap=True)
+    if text is not None:
+        print(text, end="")
+    return reports
+
+
+def _load(files: Sequence[str], overrides: Sequence[str]) -> list[Scenario]:
+    from simgpu.config.load import load_scenario
+
+    scenarios: list[Scenario] = []
+    issues: list[Issue] = []
+    for file in files:
+        try:
+            scenarios.append(load_scenario(file, overrides=overrides))
+        except ScenarioError as error:
+            issues += error.issues
+    if issues:
+        raise ScenarioError(dict.fromkeys(issues))
+    return scenarios
+
+
+def _named_apart(scenarios: Sequence[Scenario]) -> list[Case]:
+    """Put the scenario in front of cases' names where two would read the same."""
+    cases = [(scenario, case) for scenario in scenarios for case in scenario.cases]
+    names = [case.name for _, case in cases]
+    if len(set(names)) == len(names):
+        return [case for _, case in cases]
+    result: list[Case] = []
+    for scenario, case in cases:
+        name = f"{scenario.stem}: {case.name}"
+        same = sum(other.name == name or other.name.startswith(f"{name} (") for other in result)
+        result.append(replace(case, name=f"{name} ({same + 1})" if same else name))
+    return result
+
+
+def _check_rank(rank: int | None, cases: Sequence[Case]) -> None:
+    largest = max(case.strategy.world_size for case in cases)
+    if rank is not None and not 0 <= rank < largest:
+        raise DestinationError(f"--rank {rank}: there is no such rank; allowed: 0 to {largest - 1}")
+
+
+def _simulate(cases: Sequence[Case], *, fold: bool) -> tuple[Report, ...]:
+    from simgpu.api import simulate
+
+    reports = []
+    with watched(len(cases)) as watch:
+        for case in cases:
+            watch.begin(case.name)
+            reports.append(simulate(case, fold=fold))
+    return tuple(reports)
+
+
+def _write(reports: Sequence[Report], destination: Destination, title: str) -> str | None:
+    """Write the files; return the JSON text that is left for standard output."""
+    from simgpu.io.json_file import to_json
+    from simgpu.io.text_file import write_text
+
+    text = None
+    if destination.json is not None or destination.json_to_stdout:
+        from simgpu.metrics.json_report import runs_to_json
+
+        text = to_json(runs_to_json(reports))
+        if destination.json is not None:
+            write_text(destination.json, text)
+    if destination.html is not None:
+        from simgpu.metrics.verdict import compare
+        from simgpu.view.report import html
+
+        write_text(destination.html, html(reports, title=title, verdict=compare(reports)))
+    return text if destination.json_to_stdout else None

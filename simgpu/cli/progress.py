@@ -1,0 +1,114 @@
+"""A progress bar on standard error that appears only when the work takes more than a second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+PATIENCE_S: Final = 1.0  # before that a bar would only flicker
+
+
+class Watch:
+    """Progress over several cases, shown by a timer of its own: a simulation need not report from inside.
+
+    Parameters
+    ----------
+    cases : int
+        How many there are.
+    patience_s : float
+        Seconds before the bar appears.
+
+    Examples
+    --------
+    >>> watch = Watch(2)
+    >>> watch.begin("4 GPUs")
+    >>> watch.close()
+    >>> watch.shown
+    False
+    """
+
+    def __init__(self, cases: int, *, patience_s: float = PATIENCE_S) -> None:
+        self._cases = cases
+        self._begun = 0
+        self._name = ""
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(patience_s, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @property
+    def shown(self) -> bool:
+        """Whether the bar has appeared."""
+        return self._bar is not None
+
+    def begin(self, name: str) -> None:
+        """Note that a case begins, and that the one before is done.
+
+        Parameters
+        ----------
+        name : str
+        """
+        with self._lock:
+            self._begun += 1
+            self._name = name
+            if self._bar is not None:
+                progress, task = self._bar
+                progress.update(task, completed=self._begun - 1, description=name)
+
+    def close(self) -> None:
+        """Take the bar away, or see to it that none appears."""
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._bar is not None:
+                self._bar[0].stop()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._closed:
+                return
+            progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            task = progress.add_task(self._name, total=self._cases, completed=max(self._begun - 1, 0))
+            self._bar = (progress, task)
+            progress.start()
+
+
+@contextmanager
+def watched(cases: int) -> Iterator[Watch]:
+    """Watch a number of cases; the bar is taken away at the end, whatever happens.
+
+    Parameters
+    ----------
+    cases : int
+
+    Yields
+    ------
+    Watch
+
+    Examples
+    --------
+    >>> with watched(1) as watch:
+    ...     watch.begin("one")
+    """
+    watch = Watch(cases)
+    try:
+        yield watch
+    finally:
+        watch.close()

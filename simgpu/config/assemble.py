@@ -1,0 +1,113 @@
+"""From one validated draft to one case."""
+
+from __future__ import annotations
+
+from simgpu.config.batch import solve_batch
+from simgpu.config.case import Case
+from simgpu.config.findings import Findings
+from simgpu.config.inputs import Inputs
+from simgpu.config.layout import plan_layout
+from simgpu.config.recipe import build_training
+from simgpu.config.scenario_block import ScenarioBlock
+from simgpu.config.structure import check_structure
+from simgpu.config.training_block import TrainingBlock
+from simgpu.config.unbuilt import refuse_unbuilt
+from simgpu.errors import ScenarioError
+from simgpu.parallel.strategy import Strategy
+from simgpu.workload.model import Model
+from simgpu.workload.shard import Shard
+from simgpu.workload.training import Training
+
+
+def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
+    """Check a draft from top to bottom and make a case of it.
+
+    Parameters
+    ----------
+    name : str
+        What reports call the case.
+    findings : Findings
+        Around the draft; gets every issue.
+    inputs : Inputs
+        Reads models and clusters.
+
+    Returns
+    -------
+    Case or None
+        None when there are issues.
+    """
+    scenario = check_structure(findings)
+    if scenario is None:
+        return None
+    refuse_unbuilt(scenario, findings)
+    model = inputs.model(scenario.model, findings) if findings.sound("model") else None
+    cluster = None
+    if findings.sound("cluster"):
+        cluster = inputs.cluster(scenario.cluster, findings)
+    elif findings.sound("cluster.topology"):
+        inputs.check_topology(scenario.cluster.topology, findings)
+    block = scenario.training
+    if block.sequence_length is None and isinstance(model, Model) and findings.sound("training.sequence_length"):
+        findings.add("training.sequence_length", "is missing", fix="add the tokens per sequence, such as 4096")
+    # Without a cluster the number asked for still lets the degrees and the batch be checked.
+    gpus = (
+        cluster.world_size if cluster is not None else scenario.cluster.gpus if findings.sound("cluster.gpus") else None
+    )
+    if isinstance(model, Model):
+        _check_shard(model, scenario, findings)
+    strategy = plan_layout(scenario, model, gpus, findings)
+    batch = None if strategy is None else solve_batch(block, strategy.dp, findings)
+    if findings.issues or model is None or cluster is None or strategy is None or batch is None:
+        return None
+    training = build_training(
+        block,
+        micro_batch_size=batch[0],
+        accumulation=batch[1],
+        data_parallel=strategy.data_parallel,
+        model_parallel=strategy.tp > 1 or strategy.pp > 1,
+    )
+    if isinstance(model, Model) and not _shards(model, training, strategy.tp, strategy.sequence_parallel, findings):
+        return None
+    return Case(
+        name=name,
+        cluster=cluster,
+        model=model,
+        training=training,
+        strategy=strategy,
+        network_free=scenario.network == "free",
+        price_per_gpu_hour=scenario.price_per_gpu_hour,
+        train_tokens=block.train_tokens,
+        warnings=_warnings(scenario, training, strategy),
+    )
+
+
+def _check_shard(model: Model, scenario: ScenarioBlock, findings: Findings) -> None:
+    """Check the tensor-parallel degree and the sequence as far as that goes without the batch."""
+    if findings.sound("training.sequence_length", "training.precision", "parallel.tp"):
+        recipe = TrainingBlock(sequence_length=scenario.training.sequence_length)
+        training = build_training(
+            recipe, micro_batch_size=1, accumulation=1, data_parallel="none", model_parallel=False
+        )
+        _shards(model, training, scenario.parallel.tp, False, findings)
+
+
+def _shards(model: Model, training: Training, tp: int, sequence_parallel: bool, findings: Findings) -> bool:
+    """Let the workload say what the tensor-parallel degree and the sequence do not fit."""
+    try:
+        Shard(model=model, training=training, tp=tp, sequence_parallel=sequence_parallel)
+    except ScenarioError as error:
+        findings.adopt(error.issues)
+        return False
+    return True
+
+
+def _warnings(scenario: ScenarioBlock, training: Training, strategy: Strategy) -> tuple[str, ...]:
+    warnings = []
+    if strategy.pp > 1 and training.accumulation < strategy.pp:
+        warnings.append(
+            f"{training.accumulation} micro-batches for {strategy.pp} pipeline stages: some stage always idles; "
+            "raise training.global_batch_size or lower training.micro_batch_size"
+        )
+    if scenario.price_per_gpu_hour is not None and scenario.training.train_tokens is None:
+        warnings.append("price_per_gpu_hour is given without training.train_tokens, so the whole cost is not known")
+    return tuple(warnings)

@@ -1,0 +1,71 @@
+"""What a scenario comes down to: cases, each ready to be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simgpu.parallel.strategy import Strategy
+from simgpu.workload.training import Training
+
+if TYPE_CHECKING:
+    from simgpu.hardware.cluster import Cluster
+    from simgpu.workload.model import Model
+    from simgpu.workload.synthetic import SyntheticModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One run, checked and complete: what is trained, on what, and how.
+
+    Parameters
+    ----------
+    name : str
+        The variant's name, or the scenario's.
+    cluster : Cluster
+    model : Model or SyntheticModel
+    training : Training
+    strategy : Strategy
+        Its world size is the cluster's number of GPUs.
+    network_free : bool
+        Communication costs nothing.
+    price_per_gpu_hour : float or None
+        In any currency.
+    train_tokens : int or None
+        Tokens of the whole training.
+    warnings : tuple of str
+        What the user should know about the case.
+    """
+
+    name: str
+    cluster: Cluster
+    model: Model | SyntheticModel
+    training: Training
+    strategy: Strategy
+    network_free: bool = False
+    price_per_gpu_hour: float | None = None
+    train_tokens: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario file, read.
+
+    Parameters
+    ----------
+    name : str
+        Its title.
+    stem : str
+        What output files are called after: the file's name without folder and suffix.
+    path : Path or None
+        The file; None for a mapping.
+    cases : tuple of Case
+        One per variant; one in all without variants.
+    """
+
+    name: str
+    stem: str
+    path: Path | None
+    cases: tuple[Case, ...]

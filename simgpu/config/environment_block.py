@@ -1,0 +1,89 @@
+"""Blocks around a run: network, software, measured costs, disturbances, a published value."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+
+from simgpu.config.block import Block
+from simgpu.config.quantity import ANY_CASE, Flag, Integer, NotNegative, Positive, Text, TimeNs
+
+_Preset = Annotated[Literal["eager", "megatron-2021", "megatron-2022", "flash", "te", "compile"], ANY_CASE]
+
+
+class NcclBlock(Block):
+    """NCCL's version and environment variables."""
+
+    version: Text | None = None
+    """Version, such as '2.27.3'."""
+    algo: Text | None = None
+    """NCCL_ALGO."""
+    proto: Text | None = None
+    """NCCL_PROTO."""
+    p2p_disable: Flag | None = None
+    """NCCL_P2P_DISABLE."""
+    ib_disable: Flag | None = None
+    """NCCL_IB_DISABLE."""
+    net_gdr_level: Text | None = None
+    """NCCL_NET_GDR_LEVEL."""
+
+
+class NetworkBlock(Block):
+    """Choices of the communication library."""
+
+    nccl: NcclBlock | None = None
+    """NCCL's version and environment variables."""
+
+
+class SoftwareBlock(Block):
+    """Which kernels there are, and what the host costs."""
+
+    preset: _Preset = "flash"
+    """Software generation."""
+    host_issue_ns: TimeNs | None = None
+    """CPU time to issue one kernel."""
+
+
+class CostsBlock(Block):
+    """Measured op times."""
+
+    table: Text | None = None
+    """CSV file of measured ops."""
+
+
+class PerturbBlock(Block):
+    """Disturbances, reproducible from the seed."""
+
+    seed: Integer | None = None
+    """Seed of the random jitter."""
+    jitter: NotNegative | None = None
+    """Relative spread of op times."""
+    slow_ranks: Any = None
+    """Ranks that compute slower."""
+    links: Any = None
+    """Links with less bandwidth."""
+
+
+class MeasuredBlock(Block):
+    """A published value to compare with."""
+
+    step_time_s: Positive | None = None
+    """Step time in seconds."""
+    source: Text | None = None
+    """Where it was published."""
+
+
+def _kind(value: Any) -> str:
+    return "<name>" if isinstance(value, str) else "<block>"
+
+
+NetworkField = Annotated[
+    Annotated[Literal["free"], ANY_CASE, Tag("<name>")] | Annotated[NetworkBlock, Tag("<block>")], Discriminator(_kind)
+]
+"""``free``: communication costs nothing; or choices of the communication library."""
+
+SoftwareField = Annotated[
+    Annotated[_Preset, Tag("<name>")] | Annotated[SoftwareBlock, Tag("<block>")], Discriminator(_kind)
+]
+"""A preset's name, or a block."""

@@ -1,0 +1,179 @@
+"""Models and clusters of a scenario, each read and built once however many cases share it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simgpu.config.cluster_block import ClusterBlock
+from simgpu.config.findings import Findings
+from simgpu.config.lookup import find_file, looks_like_path, suggest
+from simgpu.config.model_block import InlineModel, SyntheticBlock
+from simgpu.config.near import did_you_mean
+from simgpu.errors import Issue, ModelError, ScenarioError, SimGPUError
+from simgpu.hardware.cluster import Cluster, build_cluster
+from simgpu.io.json_file import read_json
+from simgpu.io.yaml_file import FieldPath, YamlFile, read_yaml
+from simgpu.workload.model import Model
+
+if TYPE_CHECKING:
+    from simgpu.workload.synthetic import SyntheticModel
+
+
+@dataclass(slots=True, kw_only=True)
+class Inputs:
+    """Reads models and clusters for one scenario file.
+
+    Parameters
+    ----------
+    folder : Path
+        Where relative paths in the scenario start.
+    """
+
+    folder: Path
+    _models: dict[str, Model | SyntheticModel | SimGPUError] = field(default_factory=dict)
+    _clusters: dict[str, Cluster | SimGPUError] = field(default_factory=dict)
+
+    def model(self, asked: str | InlineModel | SyntheticBlock, findings: Findings) -> Model | SyntheticModel | None:
+        """Return the model that a scenario asks for; None, with findings, when there is none.
+
+        Parameters
+        ----------
+        asked : str, InlineModel or SyntheticBlock
+            The ``model`` field.
+        findings : Findings
+
+        Returns
+        -------
+        Model or SyntheticModel or None
+        """
+        key = asked if isinstance(asked, str) else repr(asked)
+        if key not in self._models:
+            try:
+                self._models[key] = self._read_model(asked)
+            except SimGPUError as error:
+                self._models[key] = error
+        found = self._models[key]
+        if isinstance(found, ScenarioError):
+            findings.adopt(found.issues, home="model")
+        elif isinstance(found, SimGPUError):
+            value = asked if isinstance(asked, str) else None
+            findings.adopt(_model_issues(str(found), value), home="model")
+        else:
+            return found
+        return None
+
+    def _read_model(self, asked: str | InlineModel | SyntheticBlock) -> Model | SyntheticModel:
+        from simgpu.workload.bundled import bundled_model, bundled_models
+        from simgpu.workload.huggingface import model_from_huggingface
+        from simgpu.workload.inline import model_from_fields
+
+        if isinstance(asked, SyntheticBlock):
+            from simgpu.workload.synthetic import SyntheticModel
+
+            return SyntheticModel(**asked.model_dump())
+        if isinstance(asked, InlineModel):
+            return model_from_fields(asked.model_dump(exclude_none=True), name="inline")
+        path = self.folder / Path(asked).expanduser()
+        if path.is_dir() and (path / "config.json").is_file():
+            path /= "config.json"
+        if path.is_file():
+            config = read_json(path)
+            name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+            if not isinstance(config, dict):
+                raise ScenarioError([Issue(field="", problem="holds no JSON object", file=str(path), line=1)])
+            try:
+                return model_from_huggingface(config, name=name)
+            except ModelError as error:
+                raise ScenarioError(_model_issues(str(error), None, file=str(path))) from None
+        names = bundled_models()
+        if asked not in names:
+            problem = f"there is no file {path}" if looks_like_path(asked) else "is neither a bundled model nor a file"
+            issue = Issue(
+                field="model", value=asked, problem=problem, fix=did_you_mean(asked, names),
+                allowed=f"the path of a Hugging Face config.json, or a bundled name: {', '.join(names)}",
+            )  # fmt: skip
+            raise ScenarioError([issue])
+        return bundled_model(asked)
+
+    def cluster(self, asked: ClusterBlock, findings: Findings) -> Cluster | None:
+        """Return the cluster that a scenario asks for; None, with findings, when there is none.
+
+        Parameters
+        ----------
+        asked : ClusterBlock
+        findings : Findings
+
+        Returns
+        -------
+        Cluster or None
+        """
+        key = json.dumps(asked.model_dump(), sort_keys=True)
+        if key not in self._clusters:
+            try:
+                self._clusters[key] = self._build_cluster(asked)
+            except SimGPUError as error:
+                self._clusters[key] = error
+        found = self._clusters[key]
+        if isinstance(found, ScenarioError):
+            for issue in found.issues:
+                known = issue.field.startswith("cluster.")
+                findings.adopt([issue], home=None if known else "cluster.topology")
+        elif isinstance(found, SimGPUError):
+            findings.adopt([Issue(field="cluster.topology", value=asked.topology, problem=str(found))])
+        else:
+            return found
+        return None
+
+    def check_topology(self, asked: str, findings: Findings) -> None:
+        """Check that a topology can be read, where other fields of the cluster keep it from being built.
+
+        Parameters
+        ----------
+        asked : str
+            The ``topology`` field.
+        findings : Findings
+        """
+        try:
+            self._read_topology(asked)
+        except ScenarioError as error:
+            findings.adopt(error.issues, home="cluster.topology")
+
+    def _read_topology(self, asked: str) -> YamlFile:
+        path = find_file(asked, "topologies", folder=self.folder)
+        if path is not None:
+            return read_yaml(path)
+        allowed, fix = suggest(asked, "topologies", folder=self.folder)
+        problem = f"there is no file {self.folder / asked}" if looks_like_path(asked) else "is no topology"
+        issue = Issue(field="cluster.topology", value=asked, problem=problem, allowed=allowed, fix=fix)
+        raise ScenarioError([issue])
+
+    def _build_cluster(self, asked: ClusterBlock) -> Cluster:
+        file = self._read_topology(asked.topology)
+        fabric = asked.fabric.model_dump(exclude_none=True) if asked.fabric is not None else None
+        try:
+            return build_cluster(file.data, nodes=asked.nodes, gpus=asked.gpus, fabric=fabric, source=file.source)
+        except ScenarioError as error:
+            raise ScenarioError([_in_topology(issue, file, fabric or {}) for issue in error.issues]) from None
+
+
+def _model_issues(text: str, value: str | None, *, file: str | None = None) -> list[Issue]:
+    """Turn a ModelError's lines, ``model NAME: problem``, into issues."""
+    lines = [re.sub(r"^model [^:]*: ", "", line) for line in text.splitlines()]
+    return [Issue(field="" if file else "model", value=value, problem=line, file=file) for line in lines]
+
+
+def _in_topology(issue: Issue, file: YamlFile, fabric: Mapping[str, object]) -> Issue:
+    """Give an issue about a topology's field the line that field has."""
+    if issue.field.startswith("cluster.") or issue.line is not None:
+        return issue
+    if issue.field.removeprefix("fabric.") in fabric:
+        return replace(issue, field=f"cluster.{issue.field}", file=None)
+    path: FieldPath = tuple(
+        int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", issue.field) if part
+    )
+    return replace(issue, file=file.source, line=file.line(path))

@@ -1,0 +1,147 @@
+"""Loads a scenario: a file, a bundled name or a mapping, with settings on top, into cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.config.assemble import assemble
+from simgpu.config.case import Case, Scenario
+from simgpu.config.draft import Draft
+from simgpu.config.findings import Findings
+from simgpu.config.inputs import Inputs
+from simgpu.config.lookup import find_file, suggest
+from simgpu.config.settings import apply_settings, parse_overrides, variant_settings
+from simgpu.config.structure import check_variants
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.yaml_file import YamlFile, read_yaml
+
+Source = str | Path | Mapping[str, Any]
+
+_MAPPING: Final = "scenario"  # what messages call a Python mapping
+
+
+def load_cases(source: Source, *, overrides: Sequence[str] = ()) -> tuple[Case, ...]:
+    """Load the cases of a scenario; see `load_scenario`.
+
+    Parameters
+    ----------
+    source : str, Path or mapping
+    overrides : sequence of str
+
+    Returns
+    -------
+    tuple of Case
+
+    Raises
+    ------
+    ScenarioError
+        With every issue found.
+
+    Examples
+    --------
+    >>> [case.name for case in load_cases("four_vs_eight")]
+    ['4 GPUs', '8 GPUs', '8 GPUs with DDP']
+    """
+    return load_scenario(source, overrides=overrides).cases
+
+
+def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
+    """Load a scenario.
+
+    Parameters
+    ----------
+    source : str, Path or mapping
+        Path of a scenario file, bundled name, or the file's contents.
+    overrides : sequence of str
+        ``a.b=value`` settings, applied before the variants' own.
+
+    Returns
+    -------
+    Scenario
+        One case per variant; without variants one, named after the scenario.
+
+    Raises
+    ------
+    ScenarioError
+        With every issue found, each with file, line, field, value, what is allowed and a fix.
+
+    Examples
+    --------
+    >>> load_scenario("four_vs_eight", overrides=["training.global_batch_size=128"]).cases[0].training.accumulation
+    32
+    """
+    settings = parse_overrides(overrides)
+    file, path = _open(source)
+    folder = path.parent if path is not None else Path()
+    stem = path.stem if path is not None else _MAPPING
+    base = Draft.of(file)
+    issues = apply_settings(base, settings)
+    findings = Findings(draft=base)
+    variants = check_variants(findings)
+    title = base.data.get("name")
+    name = title if isinstance(title, str) and title.strip() else stem
+    inputs = Inputs(folder=folder)
+    base_without = base.copy()
+    base_without.data.pop("variants", None)
+    if not variants:
+        findings.draft = base_without
+        case = assemble(name, findings, inputs)
+        if issues or findings.issues or case is None:
+            raise ScenarioError(_in_order([*issues, *findings.issues]))
+        return Scenario(name=name, stem=stem, path=path, cases=(case,))
+    issues += findings.issues
+    cases: list[Case] = []
+    per_variant: dict[str, list[Issue]] = {}
+    for index, variant in variants:
+        draft = base_without.copy()
+        changes, problems = variant_settings(base, index, variant.set)
+        problems += apply_settings(draft, changes)
+        found = Findings(draft=draft)
+        case = assemble(variant.name, found, inputs)
+        per_variant[variant.name] = [*problems, *found.issues]
+        if case is not None:
+            cases.append(case)
+    issues += _merge(per_variant)
+    if issues:
+        raise ScenarioError(_in_order(issues))
+    return Scenario(name=name, stem=stem, path=path, cases=tuple(cases))
+
+
+def _open(source: Source) -> tuple[YamlFile, Path | None]:
+    if isinstance(source, Mapping):
+        return YamlFile(source=_MAPPING, data=dict(source)), None
+    text = str(source)
+    path = find_file(text, "scenarios", folder=Path())
+    if path is None:
+        if Path(text).expanduser().is_dir():
+            issue = Issue(field="", problem="is a folder, not a scenario file", file=text)
+        else:
+            allowed, fix = suggest(text, "scenarios", folder=Path())
+            issue = Issue(field="", problem="there is no such scenario", allowed=allowed, fix=fix, file=text)
+        raise ScenarioError([issue])
+    return read_yaml(path), path
+
+
+def _merge(per_variant: Mapping[str, Sequence[Issue]]) -> list[Issue]:
+    """Say once what all variants share; name the variants of the rest."""
+    names: dict[Issue, list[str]] = {}
+    for name, issues in per_variant.items():
+        for issue in issues:
+            if name not in names.setdefault(issue, []):
+                names[issue].append(name)
+    return [
+        issue
+        if len(who) == len(per_variant)
+        else replace(issue, problem=f"in variant {' and '.join(repr(name) for name in who)}: {issue.problem}")
+        for issue, who in names.items()
+    ]
+
+
+def _in_order(issues: Iterable[Issue]) -> list[Issue]:
+    """Order by file as first met, then by line, without repeats."""
+    unique = list(dict.fromkeys(issues))
+    files = list(dict.fromkeys(issue.file for issue in unique))
+    return sorted(unique, key=lambda issue: (files.index(issue.file), issue.line or 0))

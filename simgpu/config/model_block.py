@@ -1,0 +1,85 @@
+"""The ``model`` block: a model by its dimensions, or a synthetic one by the times of its stages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+
+from simgpu.config.block import Block
+from simgpu.config.quantity import ANY_CASE, Count, Flag, SizeBytes, StageTimesNs, Text
+
+
+class InlineModel(Block):
+    """A decoder-only transformer by its dimensions."""
+
+    layers: Count
+    """Transformer blocks."""
+    hidden: Count
+    """Width of the residual stream."""
+    heads: Count
+    """Attention (query) heads."""
+    kv_heads: Count | None = None
+    """Key and value heads; as many as `heads` when left out."""
+    head_dim: Count | None = None
+    """Width of one head; hidden / heads when left out."""
+    ffn: Count | None = None
+    """Inner width of the MLP; needed for swiglu, 4 x hidden otherwise."""
+    vocab: Count
+    """Size of the vocabulary."""
+    positions: Annotated[Literal["rope", "learned"], ANY_CASE] = "rope"
+    """Position encoding; `learned` needs max_positions."""
+    max_positions: Count | None = None
+    """Rows of a learned position table."""
+    norm: Annotated[Literal["rmsnorm", "layernorm"], ANY_CASE] = "rmsnorm"
+    """Kind of normalisation."""
+    mlp: Annotated[Literal["swiglu", "gelu", "relu"], ANY_CASE] = "swiglu"
+    """`swiglu` has three matrices (gate, up, down), the others two."""
+    qkv_bias: Flag = False
+    """Biases of the query/key/value projection."""
+    output_bias: Flag = False
+    """Bias of the attention output."""
+    mlp_bias: Flag = False
+    """Biases of the MLP."""
+    qk_norm: Flag = False
+    """RMSNorm over each query and key head (Qwen3)."""
+    parallel_residual: Flag = False
+    """Attention and MLP read the same input and are summed (GPT-NeoX)."""
+    tied_embeddings: Flag = False
+    """Head and embedding are one tensor."""
+    sliding_window: Count | None = None
+    """Tokens that a layer attends to at most; longer sequences are refused."""
+
+
+class SyntheticBlock(Block):
+    """Equal pipeline stages of given durations, with no embedding, head or optimizer: for teaching schedules."""
+
+    stages: Count
+    """Pipeline stages; `parallel.pp` is the same number."""
+    forward_ns: StageTimesNs
+    """Forward of one micro-batch on one stage, ns or text such as '3 ms'; a list has one per stage."""
+    backward_ns: StageTimesNs
+    """Full backward of one micro-batch on one stage, ns or text such as '6 ms'; a list has one per stage."""
+    activation_bytes: SizeBytes = 0
+    """Message from stage to stage per micro-batch, and its gradient's."""
+    saved_bytes: SizeBytes = 0
+    """Activations that one stage keeps per micro-batch from forward to backward."""
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "<name>"
+    if isinstance(value, SyntheticBlock):
+        return "<synthetic>"
+    if isinstance(value, dict) and any(key in value for key in ("stages", "forward_ns", "backward_ns")):
+        return "<synthetic>"
+    return "<inline>"
+
+
+ModelField = Annotated[
+    Annotated[Text, Tag("<name>")]
+    | Annotated[InlineModel, Tag("<inline>")]
+    | Annotated[SyntheticBlock, Tag("<synthetic>")],
+    Discriminator(_kind),
+]
+"""A bundled name, the path of a Hugging Face ``config.json``, dimensions, or a synthetic model."""

@@ -1,0 +1,255 @@
+"""Checks a draft against the schema: every wrong, unknown or absent field, in the user's words."""
+
+from __future__ import annotations
+
+import copy
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from simgpu.config import foreign_names
+from simgpu.config.block import Block
+from simgpu.config.findings import Findings
+from simgpu.config.near import did_you_mean, near_names
+from simgpu.config.scenario_block import ScenarioBlock, VariantBlock
+from simgpu.config.unbuilt import refuse_measured, simulated_values
+from simgpu.io.yaml_file import FieldPath, dotted_path
+from simgpu.units import QuantityError
+
+_SECTIONS: Final = ("cluster", "training", "parallel", "ddp", "zero", "fsdp")
+_MODEL_FIX: Final = "set model to a bundled name such as llama-2-7b, or to the path of a config.json"
+
+
+def check_structure(findings: Findings) -> ScenarioBlock | None:
+    """Validate the draft, noting every error.
+
+    Unknown and wrong fields are left out of the result, so that later checks can still speak about the others; they
+    ask `Findings.sound` before they use one.
+
+    Parameters
+    ----------
+    findings : Findings
+        Its draft is read, not changed.
+
+    Returns
+    -------
+    ScenarioBlock or None
+        None when not even a partial scenario could be made.
+
+    Examples
+    --------
+    >>> from simgpu.config.draft import Draft
+    >>> findings = Findings(draft=Draft(data={"model": "gpt2", "cluster": {"topology": "x"}, "training": {},
+    ...                                       "parallel": {"tensor_parallel": 2}}, source="s.yaml"))
+    >>> check_structure(findings).parallel.tp
+    1
+    >>> print(findings.issues[0])
+    s.yaml: parallel.tensor_parallel = 2: is not a field of SimGPU; fix: use parallel.tp
+    """
+    data = copy.deepcopy(findings.draft.data)
+    for section in _SECTIONS:
+        if section in data and data[section] is None:
+            data[section] = {}  # a block whose lines are all commented out
+    for path in list(_empty_fields(data, ())):
+        issue = findings.draft.issue(path, "is empty", fix="write a value, or delete the line to take the default")
+        findings.note(path, issue)
+        _remove(data, path)
+    try:
+        return ScenarioBlock.model_validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    for detail in details:
+        _note(detail, data, findings)
+    for detail in sorted(details, key=lambda detail: len(detail["loc"]), reverse=True):
+        _remove(data, _path(detail, data))
+    for name in ("model", "cluster", "training"):
+        # What is absent gets a stand-in that no later check uses: the field is marked as bad.
+        data.setdefault(name, {"topology": ""} if name == "cluster" else {} if name == "training" else "absent")
+    if "topology" not in data["cluster"]:
+        data["cluster"]["topology"] = "absent"
+    try:
+        return ScenarioBlock.model_validate(data)
+    except ValidationError:
+        return None
+
+
+class _Variants(Block):
+    variants: list[VariantBlock] = Field(default_factory=list)
+
+
+def check_variants(findings: Findings) -> list[tuple[int, VariantBlock]]:
+    """Validate the list of variants, noting every error.
+
+    Parameters
+    ----------
+    findings : Findings
+        Its draft is the whole file.
+
+    Returns
+    -------
+    list of (index in the file, VariantBlock)
+        Those that are sound.
+
+    Examples
+    --------
+    >>> from simgpu.config.draft import Draft
+    >>> findings = Findings(draft=Draft(data={"variants": [{"name": "a"}, {"nmae": "b"}]}, source="s.yaml"))
+    >>> [variant.name for _, variant in check_variants(findings)]
+    ['a']
+    >>> [issue.field for issue in findings.issues]
+    ['variants[1].name', 'variants[1].nmae']
+    """
+    raw = findings.draft.data.get("variants")
+    if raw is None:
+        return []
+    if raw == []:
+        findings.add("variants", "is an empty list", fix="add a variant, or leave variants out")
+    details: list[ErrorDetails] = []
+    try:
+        _Variants.model_validate({"variants": raw})
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    for detail in details:
+        _note(detail, findings.draft.data, findings)
+    wrong = {detail["loc"][1] for detail in details if len(detail["loc"]) > 1}
+    if not isinstance(raw, list):
+        return []
+    result, first = [], dict[str, int]()
+    for index, entry in enumerate(raw):
+        if index in wrong:
+            continue
+        variant = VariantBlock.model_validate(entry)
+        path: FieldPath = ("variants", index, "name")
+        if variant.measured is not None:
+            refuse_measured(findings, ("variants", index, "measured"))
+        if variant.name in first:
+            problem = f"is the name of variant {first[variant.name] + 1} as well"
+            findings.note(path, findings.draft.issue(path, problem, value=variant.name, fix="name them apart"))
+            continue
+        first[variant.name] = index
+        result.append((index, variant))
+    return result
+
+
+def _empty_fields(value: Any, path: FieldPath) -> Iterator[FieldPath]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if path == ("variants",) or (*path, key) == ("sweep",):
+                continue
+            if inner is None:
+                yield (*path, key)
+            else:
+                yield from _empty_fields(inner, (*path, key))
+
+
+def _path(detail: ErrorDetails, data: Any) -> FieldPath:
+    """Return pydantic's location without the tags of unions (``<inline>``)."""
+    return tuple(part for part in detail["loc"] if not (isinstance(part, str) and part.startswith("<")))
+
+
+def _remove(data: Any, path: FieldPath) -> None:
+    here = data
+    for part in path[:-1]:
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):
+            return
+    if isinstance(here, dict):
+        here.pop(path[-1], None)
+    elif isinstance(here, list) and len(path) > 1:
+        _remove(data, path[:-1])  # half a list means nothing
+
+
+def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
+    path = _path(detail, data)
+    kind = detail["type"]
+    draft = findings.draft
+    if kind == "missing":
+        known = "model" if path[0] == "model" and len(path) > 1 else None
+        fix = _MODEL_FIX if path == ("model",) or known else f"add {path[-1]}"
+        if path == ("cluster", "topology"):
+            fix = "add topology, a bundled name such as dgx-a100 or the path of a topology file"
+        findings.note(path, draft.issue(path, "is missing", fix=fix))
+        return
+    value = detail["input"]
+    if kind == "extra_forbidden":
+        findings.note(path, draft.issue(path, "is not a field of SimGPU", value=value, **_rename(path, data)))
+        for near in near_names(str(path[-1]), _fields_at(path[:-1], data)):
+            findings.bad.append((*path[:-1], near))  # do not call it missing as well
+        return
+    if kind == "value_error":
+        error = detail["ctx"]["error"]
+        if isinstance(error, QuantityError):
+            issue = draft.issue(path, error.problem, value=value, allowed=error.allowed, fix=error.fix or None)
+        else:
+            issue = draft.issue(path, str(error), value=value)
+    elif kind == "literal_error":
+        listed = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
+        allowed = simulated_values(dotted_path(path)) or tuple(listed)
+        word = foreign_names.WORDS.get(str(value).lower())
+        hint = f"use {word}" if word else did_you_mean(str(value), listed)
+        issue = draft.issue(path, "is not known", value=value, allowed=", ".join(allowed), fix=hint)
+    elif kind in ("model_type", "model_attributes_type", "dict_type"):
+        issue = draft.issue(path, "is not a mapping of fields", value=value, fix="write its fields indented below it")
+    elif kind == "list_type":
+        issue = draft.issue(path, "is not a list", value=value, allowed="a list such as [8, 8]")
+    else:
+        issue = draft.issue(path, detail["msg"], value=value)
+    findings.note(path, issue)
+
+
+def _rename(path: FieldPath, data: Any) -> dict[str, str | None]:
+    """Return ``fix`` and ``allowed`` for an unknown field: its name elsewhere, a near one, or all there are."""
+    name = str(path[-1])
+    known = _fields_at(path[:-1], data)
+    foreign = foreign_names.FIELDS.get(name.lower().lstrip("-").replace("-", "_"))
+    if foreign is not None:
+        return {"fix": f"use {foreign}"}
+    near = near_names(name, known)
+    if near:
+        return {"fix": f"did you mean {' or '.join(dotted_path((*path[:-1], n)) for n in near)}?"}
+    homes = [".".join((*home, name)) for home in _homes(ScenarioBlock, name, ())]
+    if homes:
+        return {"fix": f"it belongs elsewhere: use {' or '.join(homes)}"}
+    return {"allowed": ", ".join(known)}
+
+
+def _homes(block: type[BaseModel], name: str, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for field_name, info in block.model_fields.items():
+        if field_name in ("variants", "measured"):
+            continue
+        for inner in _blocks_in(info.annotation):
+            if name in inner.model_fields:
+                yield (*path, field_name)
+            yield from _homes(inner, name, (*path, field_name))
+
+
+def _fields_at(path: FieldPath, data: Any) -> list[str]:
+    """Names of the fields that the block at a path has, in order."""
+    blocks: list[type[BaseModel]] = [ScenarioBlock]
+    for part in path:
+        if isinstance(part, int):
+            continue
+        blocks = [
+            inner
+            for block in blocks
+            if part in block.model_fields
+            for inner in _blocks_in(block.model_fields[part].annotation)
+        ]
+    if path == ("model",):
+        synthetic = any(key in data.get("model", {}) for key in ("stages", "forward_ns", "backward_ns"))
+        blocks = [block for block in blocks if ("stages" in block.model_fields) == synthetic]
+    return [name for block in blocks for name in block.model_fields if not name.endswith("_")]
+
+
+def _blocks_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        return [annotation]
+    if typing.get_origin(annotation) in (typing.Annotated, typing.Union, types.UnionType, list):
+        return [block for inner in typing.get_args(annotation) for block in _blocks_in(inner)]
+    return []

@@ -1,0 +1,241 @@
+"""Ring channels of a group: which links each hop crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final
+
+from simgpu.costs.collectives.cycles import pack_cycles
+from simgpu.hardware.cluster import Cluster
+
+# How hops of a group travel, best first; a ring is as good as its worst hop.
+WAYS: Final = ("direct", "switch", "pcie", "host", "network")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rings:
+    """The ring channels of one group. Each carries an equal share of the bytes, as NCCL's do.
+
+    Parameters
+    ----------
+    channels : int
+    way : str
+        Worst hop: ``direct`` (NVLink between the two GPUs), ``switch`` (NVLink through NVSwitch), ``pcie``, ``host``
+        (staged in host memory) or ``network``.
+    inside : str
+        The same, of hops within a node; ``direct`` when there are none.
+    nodes : int
+        Nodes that have members.
+    most_per_node : int
+        Members of the node that has most.
+    network_latency_ns : int
+        Longest one-way latency of a hop between nodes.
+    links : tuple of int
+        Links used, ascending.
+    crossings : tuple of tuple of int
+        For each link ``crossings[i][c]`` is how often channels 0 to c cross it in all.
+    """
+
+    channels: int
+    way: str
+    inside: str
+    nodes: int
+    most_per_node: int
+    network_latency_ns: int
+    links: tuple[int, ...]
+    crossings: tuple[tuple[int, ...], ...]
+
+    def loads(self, hop_bytes: int) -> dict[int, int]:
+        """Bytes on each link when each hop carries ``hop_bytes`` over all channels together.
+
+        Shares are whole bytes and sum to ``hop_bytes``: the first channels take one byte more where it does not
+        divide.
+        """
+        share, extra = divmod(hop_bytes, self.channels)
+        loads = {}
+        for link, counts in zip(self.links, self.crossings, strict=True):
+            load = share * counts[-1] + (counts[extra - 1] if extra else 0)
+            if load:
+                loads[link] = load
+        return loads
+
+
+def rings_of(cluster: Cluster, members: tuple[int, ...], root: int | None) -> Rings:
+    """Lay the rings of a group out, once for each group of a cluster.
+
+    Within a node: one ring through NVSwitch; where GPUs are joined directly, as many as fit on the NVLinks; else one
+    in the order of nearness over PCIe or host memory. Over several nodes: one channel for each NIC that members are
+    nearest to (as many as the node with fewest has). It enters a node by that NIC and the GPU near it, visits the
+    others and leaves by the same NIC: from the last GPU, where that is as near to the NIC or no NVLink helps, else
+    over NVLink to the first and from there (NCCL's PXN).
+
+    Parameters
+    ----------
+    cluster : Cluster
+    members : tuple of int
+        Ranks in ascending order, two or more.
+    root : int or None
+        Rank where a rooted collective starts: no hop leads to it.
+
+    Returns
+    -------
+    Rings
+
+    Raises
+    ------
+    TopologyError
+        When members cannot reach each other.
+    """
+    key = ("rings", members, root)
+    found: Rings | None = cluster.memo.get(key)
+    if found is None:
+        by_node: dict[int, list[int]] = {}
+        for rank in members:
+            by_node.setdefault(cluster.node_of(rank), []).append(rank)
+        found = cluster.memo[key] = _lay_out(cluster, by_node, root)
+    return found
+
+
+def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None) -> Rings:
+    orders = {node: _orders(cluster, ranks) for node, ranks in by_node.items()}
+    channels: list[_Channel] = []
+    if len(by_node) == 1:
+        for order in next(iter(orders.values())):
+            channel = _Channel()
+            for a, b in pairwise([*order, order[0]]):
+                if b != root:
+                    channel.inside(cluster, a, b)
+            channels.append(channel)
+    else:
+        doors = {node: _doors(cluster, ranks) for node, ranks in by_node.items()}
+        fewest = min(len(found) for found in doors.values())
+        channels = [_across(cluster, orders, doors, number, root) for number in range(fewest)]
+    links = sorted({link for channel in channels for link in channel.counts})
+    return Rings(
+        channels=len(channels),
+        way=_worst(way for channel in channels for way in channel.ways),
+        inside=_worst(way for channel in channels for way in channel.ways if way != "network"),
+        nodes=len(by_node),
+        most_per_node=max(len(ranks) for ranks in by_node.values()),
+        network_latency_ns=max(channel.latency_ns for channel in channels),
+        links=tuple(links),
+        crossings=tuple(tuple(accumulate(channel.counts.get(link, 0) for channel in channels)) for link in links),
+    )
+
+
+class _Channel:
+    """Links crossed by one channel, and how its hops travel."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.ways: list[str] = []
+        self.latency_ns = 0
+
+    def cross(self, links: Iterable[int]) -> None:
+        for link in links:
+            self.counts[link] = self.counts.get(link, 0) + 1
+
+    def inside(self, cluster: Cluster, a: int, b: int) -> None:
+        self.cross(cluster.route(a, b).links)
+        self.ways.append(_way(cluster, a, b))
+
+
+def _across(
+    cluster: Cluster,
+    orders: Mapping[int, tuple[tuple[int, ...], ...]],
+    doors: Mapping[int, tuple[tuple[int, int], ...]],
+    number: int,
+    root: int | None,
+) -> _Channel:
+    """One channel over several nodes."""
+    channel = _Channel()
+    chains = {}
+    for node, found in orders.items():
+        nic, entry = doors[node][number]
+        chains[node] = _chain(cluster, found[number % len(found)], entry, nic)
+    nodes = list(chains)
+    if root is not None:  # start where the data is
+        start = nodes.index(cluster.node_of(root))
+        nodes = nodes[start:] + nodes[:start]
+    last_hop = (nodes[-1], nodes[0])
+    for node, following in pairwise([*nodes, nodes[0]]):
+        chain, (nic, entry), (next_nic, next_entry) = chains[node], doors[node][number], doors[following][number]
+        for a, b in pairwise(chain):
+            channel.inside(cluster, a, b)
+        if root is not None and (node, following) == last_hop:
+            break
+        leave = chain[-1]
+        if (
+            leave != entry
+            and _way(cluster, leave, entry) in ("direct", "switch")
+            and cluster.nic_distance(leave, nic) > cluster.nic_distance(entry, nic)
+        ):
+            channel.inside(cluster, leave, entry)
+            leave = entry
+        route = cluster.route_via(leave, nic, next_nic, next_entry)
+        channel.cross(route.links)
+        channel.ways.append("network")
+        channel.latency_ns = max(channel.latency_ns, route.latency_ns)
+    return channel
+
+
+def _doors(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Pairs of NIC and the first member that is nearest to it, by NIC."""
+    found: dict[int, int] = {}
+    for rank in ranks:
+        found.setdefault(cluster.nearest_nic(rank), rank)
+    return tuple(sorted(found.items()))
+
+
+def _chain(cluster: Cluster, order: tuple[int, ...], entry: int, nic: int) -> list[int]:
+    """Members of one node from the entry on; the last one as near to the NIC as the links allow."""
+    start = order.index(entry)
+    chain = [*order[start:], *order[:start]]
+    if len(chain) < 3:
+        return chain
+    if _way(cluster, chain[0], chain[1]) == "direct":  # only the two ring neighbours can be last
+        if cluster.nic_distance(chain[1], nic) < cluster.nic_distance(chain[-1], nic):
+            chain[1:] = chain[:0:-1]
+        return chain
+    last = min(chain[1:], key=lambda rank: (cluster.nic_distance(rank, nic), rank))
+    return [rank for rank in chain if rank != last] + [last]
+
+
+def _orders(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Cyclic orders of one node's members, one for each ring."""
+    if len(ranks) < 3:
+        return (tuple(ranks),)
+    room = {
+        (a, b): cluster.links[cluster.route(a, b).links[0]].bytes_per_s
+        for i, a in enumerate(ranks)
+        for b in ranks[i + 1 :]
+        if _way(cluster, a, b) == "direct"
+    }
+    if room:
+        one = min(room.values())
+        cycles = pack_cycles(ranks, {edge: capacity // one for edge, capacity in room.items()})
+        if cycles:
+            return tuple(order for cycle in cycles for order in (cycle, cycle[:1] + cycle[:0:-1]))
+    chain = [ranks[0]]
+    while len(chain) < len(ranks):
+        here = chain[-1]
+        rest = [rank for rank in ranks if rank not in chain]
+        chain.append(min(rest, key=lambda rank: (_rank_of_hop(cluster, here, rank), rank)))
+    return (tuple(chain),)
+
+
+def _rank_of_hop(cluster: Cluster, a: int, b: int) -> tuple[int, int]:
+    return WAYS.index(_way(cluster, a, b)), cluster.route(a, b).distance
+
+
+def _way(cluster: Cluster, a: int, b: int) -> str:
+    route = cluster.route(a, b)
+    if route.kind == "nvlink":
+        return "direct" if len(route.links) == 1 else "switch"
+    return route.kind
+
+
+def _worst(ways: Iterable[str]) -> str:
+    return max(ways, key=WAYS.index, default="direct")

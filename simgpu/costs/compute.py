@@ -1,0 +1,49 @@
+"""The price of an op in nanoseconds."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from simgpu.costs.attention import attention_ns
+from simgpu.costs.gemm import gemm_ns
+from simgpu.costs.memory_bound import memory_bound_ns
+from simgpu.hardware.gpu import Gpu
+from simgpu.workload.op import Attention, Gemm, MemoryBound, Op
+
+
+@lru_cache(maxsize=65536)
+def price(op: Op, gpu: Gpu) -> int:
+    """Return how long an op takes on an otherwise idle device.
+
+    Parameters
+    ----------
+    op : Op
+    gpu : Gpu
+
+    Returns
+    -------
+    int, nanoseconds
+        Rounded up; at least 1 when there is work, 0 when the op neither computes nor moves anything.
+
+    Raises
+    ------
+    ScenarioError
+        When the device has no arithmetic of the op's precision.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> from simgpu.workload.op import Timed
+    >>> price(Timed(name="forward", duration_ns=1000), gpu("A100-SXM4-80GB"))
+    1000
+    >>> price(MemoryBound(name="nothing", bytes=0), gpu("A100-SXM4-80GB"))
+    0
+    """
+    if isinstance(op, Gemm):
+        return math.ceil(gemm_ns(op, gpu)) if op.flops else 0
+    if isinstance(op, Attention):
+        return math.ceil(attention_ns(op, gpu)) if op.flops else 0
+    if isinstance(op, MemoryBound):
+        return math.ceil(memory_bound_ns(op, gpu)) if op.bytes else 0
+    return op.duration_ns

@@ -1,0 +1,364 @@
+"""A cluster: machines of one kind joined by a fabric, as a typed view on a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from simgpu.errors import TopologyError
+from simgpu.hardware.fabric import Fabric, read_fabric
+from simgpu.hardware.gpu import Gpu
+from simgpu.hardware.link import Link, Route
+from simgpu.hardware.machine import Machine, read_machine
+from simgpu.hardware.paths import MachinePaths, Path
+from simgpu.hardware.reading import Reading
+from simgpu.hardware.wiring import cluster_links
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+FIELDS: Final = ("name", "description", "devices", "links", "fabric")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cluster:
+    """The machines a job runs on. Made by `build_cluster`; compared by identity.
+
+    Parameters
+    ----------
+    name : str
+    machine : Machine
+        What every node is.
+    fabric : Fabric
+    nodes : int
+    gpus_per_node : int
+        GPUs used in each node, the first ones; the machine may have more.
+    links : tuple of Link
+        Every directed link: those of node 0, of node 1, ..., then the uplinks of the leaves.
+    links_per_node : int
+        A node's link is ``links_per_node`` after the same link of the node before.
+    memo : dict
+        What other layers derive from this cluster (rings, prices), kept as long as it lives.
+    """
+
+    name: str
+    machine: Machine
+    fabric: Fabric
+    nodes: int
+    gpus_per_node: int
+    links: tuple[Link, ...]
+    links_per_node: int
+    memo: dict[object, Any] = field(default_factory=dict, repr=False)
+    _paths: MachinePaths = field(repr=False)
+    _nic_of_gpu: tuple[int, ...] = field(repr=False)
+    _graph: list[nx.DiGraph[str]] = field(default_factory=list, repr=False)
+
+    @property
+    def world_size(self) -> int:
+        """GPUs used in all."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def nics(self) -> int:
+        """NICs of one node."""
+        return len(self.machine.nics)
+
+    def gpu(self, rank: int) -> Gpu:
+        """GPU of a rank."""
+        model = self.machine.devices[self.machine.gpus[self.local_rank(rank)]].gpu
+        if model is None:
+            raise TopologyError(f"{self.name}: the GPU of rank {rank} has no model")
+        return model
+
+    def node_of(self, rank: int) -> int:
+        """Node of a rank; ranks fill one node after the other."""
+        self._check(rank)
+        return rank // self.gpus_per_node
+
+    def local_rank(self, rank: int) -> int:
+        """Position of a rank within its node."""
+        self._check(rank)
+        return rank % self.gpus_per_node
+
+    def nearest_nic(self, rank: int) -> int:
+        """NIC (position within the node) that a rank uses: the nearest; GPUs with the same choice take turns.
+
+        Parameters
+        ----------
+        rank : int
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        TopologyError
+            When the machine has no NIC that the GPU reaches.
+        """
+        local = self.local_rank(rank)
+        if not self._nic_of_gpu or self._nic_of_gpu[local] < 0:
+            raise TopologyError(f"{self.name}: gpu {local} reaches no NIC; add one to the topology and link it")
+        return self._nic_of_gpu[local]
+
+    def nic_distance(self, rank: int, nic: int) -> int:
+        """Rank of nearness between a GPU and a NIC of its node, smaller is nearer; for choosing, not for timing."""
+        local = self.local_rank(rank)
+        return _required(self._paths.gpu_to_nic(local, nic), self.name, f"gpu {local}", f"NIC {nic}").distance
+
+    def route(self, source: int, target: int) -> Route:
+        """Links from one rank to another.
+
+        Within a node NVLink, else PCIe where both cards allow peer access, else staged in host memory: both
+        directions of the memory carry the data. Between nodes out by the NIC nearest to the source and in by the
+        NIC nearest to the target. GPUs and NICs never pass others' data on.
+
+        Parameters
+        ----------
+        source, target : int
+            Ranks.
+
+        Returns
+        -------
+        Route
+            Without links when both are the same rank.
+
+        Raises
+        ------
+        TopologyError
+            When nothing joins the two.
+
+        Examples
+        --------
+        >>> pair = {"name": "pair", "devices": {"gpu": {"kind": "gpu", "count": 2, "model": "A40"}},
+        ...         "links": [{"from": "gpu 0", "to": "gpu 1", "type": "GA102 bridge pair (3090/A6000)"}]}
+        >>> build_cluster(pair, nodes=1, gpus=None).route(0, 1)
+        Route(links=(0,), kind='nvlink', latency_ns=0, distance=1)
+        """
+        if source == target:
+            return Route(links=(), kind="nvlink", latency_ns=0)
+        key = ("route", source, target)
+        found: Route | None = self.memo.get(key)
+        if found is None:
+            node, other = self.node_of(source), self.node_of(target)
+            if node == other:
+                a, b = self.local_rank(source), self.local_rank(target)
+                path = _required(self._paths.between_gpus(a, b), self.name, f"gpu {a}", f"gpu {b}")
+                found = self._route(self._on(node, path), path.kind, path.distance)
+            else:
+                found = self.route_via(source, self.nearest_nic(source), self.nearest_nic(target), target)
+            self.memo[key] = found
+        return found
+
+    def route_via(self, source: int, source_nic: int, target_nic: int, target: int) -> Route:
+        """Links from a rank through given NICs to a rank of another node.
+
+        Parameters
+        ----------
+        source : int
+            Rank.
+        source_nic, target_nic : int
+            Positions among the NICs of their nodes.
+        target : int
+            Rank.
+
+        Returns
+        -------
+        Route
+
+        Raises
+        ------
+        TopologyError
+            When a GPU cannot reach the NIC.
+        """
+        node, other = self.node_of(source), self.node_of(target)
+        if node == other:
+            raise TopologyError(f"{self.name}: ranks {source} and {target} share node {node}; no NIC lies between them")
+        a, b = self.local_rank(source), self.local_rank(target)
+        out = _required(self._paths.gpu_to_nic(a, source_nic), self.name, f"gpu {a}", f"NIC {source_nic}")
+        back = _required(self._paths.nic_to_gpu(target_nic, b), self.name, f"NIC {target_nic}", f"gpu {b}")
+        network = self._between(node, source_nic, other, target_nic)
+        return self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
+
+    @property
+    def graph(self) -> nx.DiGraph[str]:
+        """The whole cluster as one networkx graph, for pictures, export and questions of your own; do not change it.
+
+        Nodes carry ``kind`` and, where it applies, ``node`` and ``rank``; edges ``link`` (position in `links`),
+        ``kind``, ``bytes_per_s``, ``nominal_bytes_per_s`` and ``latency_ns``.
+        """
+        if not self._graph:
+            import networkx as nx
+
+            graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+            gpus = {device: local for local, device in enumerate(self.machine.gpus)}
+            for node in range(self.nodes):
+                for index, device in enumerate(self.machine.devices):
+                    graph.add_node(f"node{node}/{device.name}", kind=device.kind, node=node)
+                    local = gpus.get(index, self.gpus_per_node)
+                    if local < self.gpus_per_node:
+                        graph.nodes[f"node{node}/{device.name}"]["rank"] = node * self.gpus_per_node + local
+            for index, link in enumerate(self.links):
+                for end in (link.source, link.target):
+                    if end not in graph:
+                        graph.add_node(end, kind="spine" if end == "spine" else "leaf")
+                graph.add_edge(
+                    link.source,
+                    link.target,
+                    link=index,
+                    kind=link.kind,
+                    bytes_per_s=link.bytes_per_s,
+                    nominal_bytes_per_s=link.nominal_bytes_per_s,
+                    latency_ns=link.latency_ns,
+                )
+            self._graph.append(graph)
+        return self._graph[0]
+
+    def _check(self, rank: int) -> None:
+        if not 0 <= rank < self.world_size:
+            raise TopologyError(f"{self.name} has no rank {rank}; ranks are 0 to {self.world_size - 1}")
+
+    def _on(self, node: int, path: Path) -> tuple[int, ...]:
+        first = node * self.links_per_node
+        return tuple(first + wire for wire in path.wires)
+
+    def _between(self, node: int, nic: int, other: int, other_nic: int) -> tuple[int, ...]:
+        ports = len(self.machine.wires)
+        up = node * self.links_per_node + ports + 2 * nic
+        down = other * self.links_per_node + ports + 2 * other_nic + 1
+        leaf, other_leaf = self.fabric.leaf(node, nic, self.nics), self.fabric.leaf(other, other_nic, self.nics)
+        if leaf == other_leaf:
+            return (up, down)
+        trunks = self.nodes * self.links_per_node
+        return (up, trunks + 2 * leaf, trunks + 2 * other_leaf + 1, down)
+
+    def _route(self, links: tuple[int, ...], kind: str, distance: int) -> Route:
+        latency_ns = sum(self.links[link].latency_ns for link in links)
+        return Route(links=links, kind=kind, latency_ns=latency_ns, distance=distance)
+
+
+def build_cluster(
+    description: Mapping[str, Any],
+    *,
+    nodes: int,
+    gpus: int | None,
+    fabric: Mapping[str, Any] | None = None,
+    source: str = "",
+) -> Cluster:
+    """Build a cluster of equal machines.
+
+    Parameters
+    ----------
+    description : mapping
+        A topology file's content; `simgpu.hardware.machine` documents the format.
+    nodes : int
+        Machines.
+    gpus : int or None
+        GPUs in all, the first ones of every node; all when None.
+    fabric : mapping, optional
+        Fields of the topology's ``fabric`` to replace: ``kind``, ``nodes_per_leaf``, ``oversubscription``, ``link``.
+    source : str
+        The topology file, for messages.
+
+    Returns
+    -------
+    Cluster
+
+    Raises
+    ------
+    ScenarioError
+        With an issue for every problem found: unknown fields, devices, GPUs and link types, bandwidths of zero, GPUs
+        that no link connects, more GPUs than there are.
+
+    Examples
+    --------
+    >>> pair = {"name": "pair", "devices": {"gpu": {"kind": "gpu", "count": 2, "model": "A40"}},
+    ...         "links": [{"from": "gpu 0", "to": "gpu 1", "type": "GA102 bridge pair (3090/A6000)"}]}
+    >>> build_cluster(pair, nodes=1, gpus=None).world_size
+    2
+    """
+    reading = Reading(source=source)
+    reading.mapping(description, "", FIELDS)
+    machine = read_machine(description, reading)
+    joined = read_fabric(description.get("fabric"), fabric, reading)
+    reading.finish()
+    per_node = _gpus_per_node(machine, nodes, gpus)
+    paths = MachinePaths(machine=machine)
+    nic_of_gpu = _nearest_nics(machine, paths) if nodes > 1 else ()
+    _check_connected(machine, paths, per_node, nodes, nic_of_gpu, reading)
+    reading.finish()
+    return Cluster(
+        name=machine.name,
+        machine=machine,
+        fabric=joined,
+        nodes=nodes,
+        gpus_per_node=per_node,
+        links=cluster_links(machine, joined, nodes),
+        links_per_node=len(machine.wires) + (2 * len(machine.nics) if nodes > 1 else 0),
+        _paths=paths,
+        _nic_of_gpu=nic_of_gpu,
+    )
+
+
+def _gpus_per_node(machine: Machine, nodes: int, gpus: int | None) -> int:
+    """GPUs used in each node. These fields are the scenario's, so the topology file is not named as their source."""
+    reading = Reading(source="")
+    have = len(machine.gpus)
+    if nodes < 1:
+        reading.problem("cluster.nodes", "is below 1", value=nodes, allowed="1, 2, 3, ...")
+        reading.finish()
+    total = nodes * have if gpus is None else gpus
+    if not 1 <= total <= nodes * have:
+        enough = -(-total // have)
+        reading.problem(
+            "cluster.gpus",
+            f"{nodes} x {machine.name} {'have' if nodes > 1 else 'has'} {nodes * have} GPUs",
+            value=total,
+            allowed=f"1 to {nodes * have}",
+            fix=f"set cluster.nodes to {enough}" if total > 0 else "leave it out to use all",
+        )
+    elif total % nodes:
+        down = total - total % nodes
+        fix = f"set cluster.gpus to {down or nodes} or {down + nodes}" if down else f"set cluster.gpus to {nodes}"
+        reading.problem("cluster.gpus", f"does not spread evenly over {nodes} nodes", value=total, fix=fix)
+    reading.finish()
+    return total // nodes
+
+
+def _nearest_nics(machine: Machine, paths: MachinePaths) -> tuple[int, ...]:
+    """Nearest NIC of each GPU, -1 without one; GPUs that have the same nearest NICs take them in turn."""
+    turns: dict[tuple[int, ...], int] = {}
+    chosen = []
+    for gpu in range(len(machine.gpus)):
+        found = [(path.distance, nic) for nic in range(len(machine.nics)) if (path := paths.gpu_to_nic(gpu, nic))]
+        if not found:
+            chosen.append(-1)
+            continue
+        nearest = tuple(nic for distance, nic in found if distance == min(found)[0])
+        turn = turns.get(nearest, 0)
+        turns[nearest] = turn + 1
+        chosen.append(nearest[turn % len(nearest)])
+    return tuple(chosen)
+
+
+def _check_connected(
+    machine: Machine, paths: MachinePaths, gpus: int, nodes: int, nic_of_gpu: tuple[int, ...], reading: Reading
+) -> None:
+    fix = "link them by NVLink, or each to a pcie_switch or cpu; cards without peer access need a memory device there"
+    for a in range(gpus):
+        apart = [b for b in range(a + 1, gpus) if paths.between_gpus(a, b) is None]
+        if apart:
+            others = ", ".join(machine.devices[machine.gpus[b]].name for b in apart)
+            reading.problem("links", f"nothing connects {machine.devices[machine.gpus[a]].name} to {others}", fix=fix)
+    if nodes > 1:
+        cut = [machine.devices[machine.gpus[a]].name for a in range(gpus) if nic_of_gpu[a] < 0]
+        if cut:
+            problem = f"{', '.join(cut)} cannot reach the other nodes: no NIC in reach"
+            reading.problem("devices", problem, fix="add a nic family and link it to a pcie_switch or cpu")
+
+
+def _required(path: Path | None, name: str, a: str, b: str) -> Path:
+    if path is None:
+        raise TopologyError(f"{name}: nothing connects {a} to {b}; link them in the topology")
+    return path

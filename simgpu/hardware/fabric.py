@@ -1,0 +1,137 @@
+"""The network between machines: NIC ports, leaf switches, and the spine that joins the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from simgpu.hardware.link_type import LinkType, link_type
+from simgpu.hardware.reading import Reading
+from simgpu.units import QuantityError, parse_number
+
+FIELDS: Final = ("kind", "nodes_per_leaf", "oversubscription", "link")
+_KINDS: Final[Mapping[str, str]] = {
+    "rail": "rail",
+    "rail_optimised": "rail",
+    "rail_optimized": "rail",
+    "fat_tree": "fat_tree",
+}
+# Half the ports of the usual 64-port switch face down.
+_NODES_PER_LEAF: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """How NICs meet in leaves and leaves in the spine.
+
+    Parameters
+    ----------
+    kind : str
+        ``rail``: NIC r of every node of a pod is on leaf r of the pod; ``fat_tree``: all NICs of a node share a leaf.
+    nodes_per_leaf : int
+        Nodes on one leaf, which with rails are the nodes of one pod.
+    oversubscription : float
+        Bandwidth from the NICs into a leaf over bandwidth from it to the spine.
+    port : LinkType or None
+        What the NICs' ports are, when not what the topology file says.
+
+    Notes
+    -----
+    All spine switches are one node of the graph and all uplinks of a leaf one link each way: traffic sprays ideally
+    over equal paths. Collisions of hashed flows are not modelled.
+    """
+
+    kind: str
+    nodes_per_leaf: int
+    oversubscription: float
+    port: LinkType | None = None
+
+    def leaf(self, node: int, nic: int, nics: int) -> int:
+        """Leaf of a node's NIC.
+
+        Parameters
+        ----------
+        node, nic : int
+        nics : int
+            NICs of one node.
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> rail = Fabric(kind="rail", nodes_per_leaf=32, oversubscription=1.0)
+        >>> rail.leaf(33, 2, 8), rail.leaf(0, 2, 8)
+        (10, 2)
+        """
+        pod = node // self.nodes_per_leaf
+        return pod * nics + nic if self.kind == "rail" else pod
+
+    def leaf_name(self, leaf: int, nics: int) -> str:
+        """Name of a leaf: ``pod1/leaf2`` with rails, else ``leaf1``.
+
+        Parameters
+        ----------
+        leaf : int
+        nics : int
+            NICs of one node.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> Fabric(kind="rail", nodes_per_leaf=32, oversubscription=1.0).leaf_name(10, 8)
+        'pod1/leaf2'
+        """
+        return f"pod{leaf // nics}/leaf{leaf % nics}" if self.kind == "rail" else f"leaf{leaf}"
+
+
+def read_fabric(own: object, override: Mapping[str, Any] | None, reading: Reading) -> Fabric:
+    """Read a fabric.
+
+    Parameters
+    ----------
+    own : object
+        The topology file's ``fabric``, None when it has none.
+    override : mapping, optional
+        Fields that a scenario sets otherwise.
+    reading : Reading
+        Gets an issue for everything that is wrong.
+
+    Returns
+    -------
+    Fabric
+
+    Examples
+    --------
+    >>> read_fabric({"kind": "rail"}, {"oversubscription": 2}, Reading(source="")).oversubscription
+    2.0
+    """
+    base = {} if own is None else reading.mapping(own, "fabric", FIELDS)
+    over = {} if override is None else reading.mapping(override, "fabric", FIELDS)
+    fields = {**base, **{key: value for key, value in over.items() if value is not None}}
+    kind = reading.text(fields, "kind", "fabric").lower().replace("-", "_") or "fat_tree"
+    reading.choice(kind, "fabric.kind", _KINDS)
+    oversubscription = 1.0
+    if fields.get("oversubscription") is not None:
+        value = fields["oversubscription"]
+        try:
+            oversubscription = parse_number(value)
+        except QuantityError as error:
+            reading.problem("fabric.oversubscription", error.problem, value=value, allowed=error.allowed)
+        if oversubscription < 1:
+            allowed = "1 (non-blocking) or more, such as 4 for a quarter of the bandwidth"
+            reading.problem("fabric.oversubscription", "is below 1", value=value, allowed=allowed)
+            oversubscription = 1.0
+    name = reading.text(fields, "link", "fabric")
+    return Fabric(
+        kind=_KINDS.get(kind, kind),
+        nodes_per_leaf=reading.whole(fields, "nodes_per_leaf", "fabric", default=_NODES_PER_LEAF),
+        oversubscription=oversubscription,
+        port=reading.lookup(partial(link_type, name, network=True), "fabric.link") if name else None,
+    )

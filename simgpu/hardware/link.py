@@ -1,0 +1,55 @@
+"""Links and routes of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A directed link of a cluster.
+
+    Parameters
+    ----------
+    name : str
+        ``node0/gpu3->nvswitch0``, ``node0/nic2->pod0/leaf2``, ``pod0/leaf2->spine``.
+    source, target : str
+        Names of its ends in the graph.
+    kind : str
+        ``nvlink``, ``c2c``, ``pcie``, ``socket``, ``memory`` or ``network``.
+    bytes_per_s : int, bytes per second
+        What NCCL achieves in this direction: the capacity in simulation.
+    nominal_bytes_per_s : int, bytes per second
+        What the vendor prints.
+    latency_ns : int, nanoseconds
+    """
+
+    name: str
+    source: str
+    target: str
+    kind: str
+    bytes_per_s: int
+    nominal_bytes_per_s: int
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The links that data crosses from one GPU to another.
+
+    Parameters
+    ----------
+    links : tuple of int
+        Positions among the cluster's links, in order; a link crossed twice is listed twice.
+    kind : str
+        ``nvlink``, ``pcie``, ``host`` (staged in host memory) or ``network``.
+    latency_ns : int, nanoseconds
+        Sum of the links' latencies.
+    distance : int
+        Rank of nearness within a machine, smaller is nearer; for choosing, not for timing.
+    """
+
+    links: tuple[int, ...]
+    kind: str
+    latency_ns: int
+    distance: int = 0

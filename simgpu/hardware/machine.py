@@ -1,0 +1,243 @@
+"""A machine: the devices of one node and the links between them, as a topology file describes them.
+
+The file's format::
+
+    name: DGX A100
+    description: one line for people            # optional
+    devices:                                    # family: {kind, count (1), model (gpu) or type (nic)}
+      gpu: {kind: gpu, count: 8, model: A100-SXM4-80GB}      # gpu0 ... gpu7
+      nvswitch: {kind: nvswitch}                             # nvswitch0
+      nic: {kind: nic, count: 8, type: IB HDR 200G}
+    links:                                      # each is two directed links, one each way
+      - {from: gpu, to: nvswitch, type: NVLink3 link (A100), count: 12}
+      - {from: gpu 0-1, to: pcie 0, type: PCIe 4.0 x16}
+    fabric: {kind: rail, nodes_per_leaf: 20, oversubscription: 1}
+
+``from`` and ``to`` name a family (all of it), one device (``gpu 3``) or a range (``gpu 0-3``): as many on both
+sides are joined pairwise, one on a side is joined to all of the other. ``count`` bundles parallel links, ``lanes``
+narrows a 16-lane PCIe link, ``bandwidth_gb_per_s`` and ``latency_us`` replace the type's figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from simgpu.hardware.gpu import Gpu, gpu
+from simgpu.hardware.link_type import LinkType, link_type
+from simgpu.hardware.reading import Reading
+from simgpu.units import parse_bandwidth, parse_time
+
+KINDS: Final = ("gpu", "cpu", "memory", "pcie_switch", "nvswitch", "nic")
+_FAMILY = re.compile(r"[a-z][a-z_]*")
+_SELECTION = re.compile(r"\s*([a-z][a-z_]*?)\s*(?:(\d+)(?:\s*-\s*(\d+))?)?\s*")
+_LINK_FIELDS: Final = ("from", "to", "type", "count", "lanes", "bandwidth_gb_per_s", "latency_us")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device of a machine.
+
+    Parameters
+    ----------
+    name : str
+        Family and number, ``gpu3``.
+    kind : str
+        ``gpu``, ``cpu`` (with its host bridge), ``memory``, ``pcie_switch``, ``nvswitch`` or ``nic``.
+    gpu : Gpu or None
+        The model, of a GPU.
+    port : LinkType or None
+        The network link, of a NIC.
+    """
+
+    name: str
+    kind: str
+    gpu: Gpu | None = None
+    port: LinkType | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """A directed link between two devices of a machine, given by their positions in it."""
+
+    source: int
+    target: int
+    kind: str
+    bytes_per_s: int
+    nominal_bytes_per_s: int
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One node.
+
+    Parameters
+    ----------
+    name : str
+    devices : tuple of Device
+        In the order of the file.
+    wires : tuple of Wire
+        Directed links, the two directions of one link next to each other.
+    gpus, nics : tuple of int
+        Positions of the GPUs and of the NICs among the devices.
+    """
+
+    name: str
+    devices: tuple[Device, ...]
+    wires: tuple[Wire, ...]
+    gpus: tuple[int, ...] = field(default=())
+    nics: tuple[int, ...] = field(default=())
+
+
+def read_machine(description: Mapping[str, Any], reading: Reading) -> Machine:
+    """Read the devices and links of a topology description.
+
+    Parameters
+    ----------
+    description : mapping
+        As in a topology file; the format is in this module's documentation.
+    reading : Reading
+        Gets an issue for everything that is wrong.
+
+    Returns
+    -------
+    Machine
+        Complete only when ``reading`` has no issue.
+
+    Examples
+    --------
+    >>> pair = {"name": "pair", "devices": {"gpu": {"kind": "gpu", "count": 2, "model": "A40"}},
+    ...         "links": [{"from": "gpu 0", "to": "gpu 1", "type": "GA102 bridge pair (3090/A6000)"}]}
+    >>> [wire.bytes_per_s for wire in read_machine(pair, Reading(source="")).wires]
+    [48000000000, 48000000000]
+    """
+    name = reading.text(description, "name", "", fix="name the machine")
+    reading.text(description, "description", "")
+    families: dict[str, list[int]] = {}
+    devices: list[Device] = []
+    listed = reading.mapping(description.get("devices", {}), "devices")
+    for family, entry in listed.items():
+        made = _devices(str(family), entry, reading)
+        families[str(family)] = list(range(len(devices), len(devices) + len(made)))
+        devices.extend(made)
+    if not any(device.kind == "gpu" for device in devices):
+        fix = "add a family such as 'gpu: {kind: gpu, count: 8, model: A100-SXM4-80GB}'"
+        reading.problem("devices", "has no GPU", fix=fix)
+    wires: list[Wire] = []
+    links = description.get("links", [])
+    if not isinstance(links, list | tuple):
+        reading.problem(
+            "links", "is not a list", value=links, fix="write one '- {from: ..., to: ..., type: ...}' a line"
+        )
+        links = []
+    for index, entry in enumerate(links):
+        where = f"links[{index}]"
+        for wire in _wires(entry, where, families, devices, reading):
+            if any((wire.source, wire.target) == (other.source, other.target) for other in wires):
+                ends = f"{devices[wire.source].name} and {devices[wire.target].name}"
+                reading.problem(where, f"joins {ends} once more", fix="give parallel links as one with a count")
+            wires.append(wire)
+    return Machine(
+        name=name,
+        devices=tuple(devices),
+        wires=tuple(wires),
+        gpus=tuple(i for i, device in enumerate(devices) if device.kind == "gpu"),
+        nics=tuple(i for i, device in enumerate(devices) if device.kind == "nic"),
+    )
+
+
+def _devices(family: str, entry: object, reading: Reading) -> list[Device]:
+    where = f"devices.{family}"
+    if not _FAMILY.fullmatch(family):
+        reading.problem(where, "is no family name", allowed="small letters and underscores; numbers are added")
+        return []
+    if not isinstance(entry, Mapping):
+        reading.problem(where, "is not a mapping", value=entry, fix="write {kind: ..., count: ...}")
+        return []
+    kind = reading.text(entry, "kind", where, fix=f"say which kind: {', '.join(KINDS)}")
+    if not kind or not reading.choice(kind, f"{where}.kind", KINDS):
+        return []
+    extra = {"gpu": ("model",), "nic": ("type",)}.get(kind, ())
+    entry = reading.mapping(entry, where, ("kind", "count", *extra))
+    count = reading.whole(entry, "count", where, default=1)
+    model: Gpu | None = None
+    port: LinkType | None = None
+    if kind == "gpu":
+        name = reading.text(entry, "model", where, fix="name the GPU, such as A100-SXM4-80GB")
+        model = reading.lookup(partial(gpu, name), f"{where}.model") if name else None
+    elif kind == "nic":
+        name = reading.text(entry, "type", where, fix="name the port, such as IB NDR 400G")
+        port = reading.lookup(partial(link_type, name, network=True), f"{where}.type") if name else None
+    return [Device(name=f"{family}{i}", kind=kind, gpu=model, port=port) for i in range(count)]
+
+
+def _wires(
+    entry: object, where: str, families: Mapping[str, list[int]], devices: list[Device], reading: Reading
+) -> list[Wire]:
+    entry = reading.mapping(entry, where, _LINK_FIELDS)
+    if not entry:
+        return []
+    ends = [_select(entry, side, where, families, reading) for side in ("from", "to")]
+    name = reading.text(entry, "type", where, fix="name a link type, such as PCIe 4.0 x16")
+    found = reading.lookup(partial(link_type, name), f"{where}.type") if name else None
+    count = reading.whole(entry, "count", where, default=1)
+    lanes = reading.whole(entry, "lanes", where, default=16)
+    bandwidth = reading.quantity(entry, "bandwidth_gb_per_s", where, parse_bandwidth)
+    latency = reading.quantity(entry, "latency_us", where, partial(parse_time, plain="us"), zero=True)
+    if found is None or not all(ends):
+        return []
+    if lanes != 16 and (found.kind != "pcie" or lanes > 16):
+        reading.problem(f"{where}.lanes", "does not fit the link type", value=lanes, allowed="1 to 16, of PCIe links")
+    left, right = ends
+    if len(left) == 1:
+        left = left * len(right)
+    elif len(right) == 1:
+        right = right * len(left)
+    if len(left) != len(right):
+        fix = "name as many on both sides, or one device on one side"
+        reading.problem(where, f"joins {len(left)} devices to {len(right)}", fix=fix)
+        return []
+    wires = []
+    for a, b in zip(left, right, strict=True):
+        if a == b:
+            reading.problem(where, f"joins {devices[a].name} to itself", fix="name two devices")
+        for source, target in ((a, b), (b, a)):
+            wires.append(
+                Wire(
+                    source=source,
+                    target=target,
+                    kind=found.kind,
+                    bytes_per_s=bandwidth or found.bytes_per_s * count * lanes // 16,
+                    nominal_bytes_per_s=found.nominal_bytes_per_s * count * lanes // 16,
+                    latency_ns=found.latency_ns if latency is None else latency,
+                )
+            )
+    return wires
+
+
+def _select(
+    entry: Mapping[str, Any], side: str, where: str, families: Mapping[str, list[int]], reading: Reading
+) -> list[int]:
+    """Devices that ``gpu``, ``gpu 3`` or ``gpu 0-3`` means."""
+    text = reading.text(entry, side, where, fix="name a device, such as gpu 0")
+    if not text:
+        return []
+    match = _SELECTION.fullmatch(text)
+    family = families.get(match[1]) if match else None
+    if match is None or family is None:
+        have = ", ".join(families)
+        reading.problem(
+            f"{where}.{side}", "names no device", value=text, allowed=f"a family ({have}), or as in gpu 0-3"
+        )
+        return []
+    if match[2] is None:
+        return family
+    first, last = int(match[2]), int(match[3] or match[2])
+    if first > last or last >= len(family):
+        reading.problem(f"{where}.{side}", "is out of range", value=text, allowed=f"{match[1]} 0-{len(family) - 1}")
+        return []
+    return family[first : last + 1]

@@ -1,0 +1,180 @@
+"""Paths inside one machine, found once for each pair of devices and reused by every node of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from simgpu.hardware.machine import Machine
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+# A path never runs through these: copies between two devices are not relayed by a third GPU, NIC or DRAM.
+_ENDS_ONLY: Final = frozenset({"gpu", "nic", "memory"})
+_NVLINK: Final = frozenset({"nvlink"})
+_BUS: Final = frozenset({"pcie", "socket", "c2c"})
+_BUS_AND_MEMORY: Final = _BUS | {"memory"}
+# Order of preference, nearest first, as NCCL's path classes have it: within a PCIe switch, through a host bridge,
+# across sockets. The figures only rank; no time comes of them.
+_HOST_BRIDGE_COST: Final = 4
+_SOCKET_COST: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """Links between two devices of a machine.
+
+    Parameters
+    ----------
+    wires : tuple of int
+        Positions among the machine's wires, in the order they are crossed.
+    kind : str
+        ``nvlink``, ``pcie`` (direct access over PCIe) or ``host`` (staged in host memory).
+    distance : int
+        Rank of nearness, smaller is nearer; for choosing, not for timing.
+    """
+
+    wires: tuple[int, ...]
+    kind: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MachinePaths:
+    """All paths of a machine, found on its networkx graph as they are asked for.
+
+    Parameters
+    ----------
+    machine : Machine
+    """
+
+    machine: Machine
+    _graph: list[nx.DiGraph[int]] = field(default_factory=list, repr=False)
+    _trees: dict[tuple[int, frozenset[str]], Mapping[int, Path]] = field(default_factory=dict, repr=False)
+
+    def between_gpus(self, source: int, target: int) -> Path | None:
+        """Path between two GPUs: NVLink, else PCIe where both cards allow it, else through host memory.
+
+        Parameters
+        ----------
+        source, target : int
+            Positions among the machine's GPUs.
+
+        Returns
+        -------
+        Path or None
+            None when nothing joins them.
+        """
+        a, b = self.machine.gpus[source], self.machine.gpus[target]
+        nvlink = self._tree(a, _NVLINK, "nvlink").get(b)
+        if nvlink is not None:
+            return nvlink
+        if self._peer(a) and self._peer(b):
+            return self._tree(a, _BUS, "pcie").get(b)
+        return self._staged(a, b, near=a)
+
+    def gpu_to_nic(self, gpu: int, nic: int) -> Path | None:
+        """Path of outgoing data: direct where the card allows it, else staged in host memory.
+
+        Parameters
+        ----------
+        gpu, nic : int
+            Positions among the machine's GPUs and NICs.
+
+        Returns
+        -------
+        Path or None
+        """
+        a, b = self.machine.gpus[gpu], self.machine.nics[nic]
+        return self._tree(a, _BUS, "pcie").get(b) if self._peer(a) else self._staged(a, b, near=a)
+
+    def nic_to_gpu(self, nic: int, gpu: int) -> Path | None:
+        """Path of incoming data, the way back of `gpu_to_nic`.
+
+        Parameters
+        ----------
+        nic, gpu : int
+            Positions among the machine's NICs and GPUs.
+
+        Returns
+        -------
+        Path or None
+        """
+        a, b = self.machine.nics[nic], self.machine.gpus[gpu]
+        return self._tree(a, _BUS, "pcie").get(b) if self._peer(b) else self._staged(a, b, near=b)
+
+    def _peer(self, device: int) -> bool:
+        model = self.machine.devices[device].gpu
+        return model is not None and model.pcie_p2p
+
+    def _staged(self, source: int, target: int, *, near: int) -> Path | None:
+        """Write to the memory nearest to ``near``, then read from it."""
+        reach = self._tree(near, _BUS_AND_MEMORY, "host")
+        memories = [i for i, device in enumerate(self.machine.devices) if device.kind == "memory" and i in reach]
+        if not memories:
+            return None
+        memory = min(memories, key=lambda i: (reach[i].distance, i))
+        write = self._tree(source, _BUS_AND_MEMORY, "host").get(memory)
+        read = self._tree(memory, _BUS_AND_MEMORY, "host").get(target)
+        if write is None or read is None:
+            return None
+        return Path(wires=write.wires + read.wires, kind="host", distance=write.distance + read.distance)
+
+    def _tree(self, source: int, kinds: frozenset[str], kind: str) -> Mapping[int, Path]:
+        key = (source, kinds)
+        tree = self._trees.get(key)
+        if tree is None:
+            tree = self._trees[key] = self._search(source, kinds, kind)
+        return tree
+
+    def _search(self, source: int, kinds: frozenset[str], kind: str) -> Mapping[int, Path]:
+        import networkx as nx
+
+        if not self._graph:
+            self._graph.append(machine_graph(self.machine))
+        graph = self._graph[0]
+        devices = self.machine.devices
+
+        def cost(u: int, v: int, edge: dict[str, Any]) -> int | None:
+            if edge["kind"] not in kinds or (u != source and devices[u].kind in _ENDS_ONLY):
+                return None
+            if edge["kind"] == "socket":
+                return _SOCKET_COST
+            return _HOST_BRIDGE_COST if devices[v].kind == "cpu" else 1
+
+        distances, nodes = nx.single_source_dijkstra(graph, source, weight=cost)
+        if not isinstance(distances, dict) or not isinstance(nodes, dict):  # pragma: no cover (only with a target)
+            raise TypeError("a search without a target gives mappings")
+        return {
+            target: Path(
+                wires=tuple(graph.edges[pair]["wire"] for pair in pairwise(path)),
+                kind=kind,
+                distance=int(distances[target]),
+            )
+            for target, path in nodes.items()
+            if target != source
+        }
+
+
+def machine_graph(machine: Machine) -> nx.DiGraph[int]:
+    """Make the networkx graph of one machine.
+
+    Parameters
+    ----------
+    machine : Machine
+
+    Returns
+    -------
+    networkx.DiGraph
+        Nodes are positions among the devices; an edge has ``wire`` (position) and ``kind``.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(machine.devices)))
+    for index, wire in enumerate(machine.wires):
+        graph.add_edge(wire.source, wire.target, wire=index, kind=wire.kind)
+    return graph

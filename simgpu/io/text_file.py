@@ -1,0 +1,100 @@
+"""Text files, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from simgpu.errors import SimGPUError
+
+
+class OutputError(SimGPUError):
+    """A file that cannot be written."""
+
+
+def check_writable(path: Path) -> None:
+    """Check that a file could be written, without touching it.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    OutputError
+        When its folder is absent or closed to us, or the path is a folder.
+
+    Examples
+    --------
+    >>> check_writable(Path("absent/x.html"))
+    Traceback (most recent call last):
+        ...
+    simgpu.io.text_file.OutputError: absent/x.html: cannot be written: there is no folder absent
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise OutputError(f"{path}: cannot be written: it is a folder; fix: name a file in it")
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else None
+        raise OutputError(
+            f"{path}: cannot be written: " + (f"{folder} {problem}" if problem else f"there is no folder {folder}")
+        )
+    # The temporary file is made beside the target, so the folder must be open; the target must not be read-only.
+    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise OutputError(f"{path}: cannot be written: permission denied")
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=folder)
+    except OSError as error:  # a read-only or full file system, which access() does not know
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    os.close(descriptor)
+    Path(name).unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file through a temporary file beside it, so that it is never half-written.
+
+    Parameters
+    ----------
+    path : Path
+    text : str
+
+    Raises
+    ------
+    OutputError
+        When the file cannot be written; an earlier file of that name is then left as it was.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_text(Path(folder) / "x.txt", "hello")
+    ...     [p.name for p in Path(folder).iterdir()]
+    ['x.txt']
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # A device or a pipe (/dev/stdout) cannot be replaced.
+        try:
+            path.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        return
+    temporary: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        temporary.replace(path.resolve() if path.is_symlink() else path)
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current

@@ -1,0 +1,271 @@
+"""Rows of a Gantt, and the bars on them as columns: what is drawn, before any plotting library knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simgpu.metrics.activity import AXES, Bar
+from simgpu.metrics.report import RankReport, Report
+from simgpu.view.palette import GANTT
+
+PAINTS = tuple(GANTT)
+_CODE = {name: code for code, name in enumerate(PAINTS)}
+_WORK = frozenset(_CODE[name] for name in ("forward", "recompute", "backward", "optimizer", "compute"))
+_STREAMS = ("compute", *AXES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One row: a stream of a class of ranks in one variant.
+
+    Parameters
+    ----------
+    variant : int
+        Index of the Report.
+    group : int
+        Number of the rank class within the variant.
+    title : str
+        ``stage 2 · rank 2``.
+    stream : str
+    """
+
+    variant: int
+    group: int
+    title: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn:
+    """Bars to draw, sorted by lane and start.
+
+    Parameters
+    ----------
+    lane, paint : (n,) int64
+        Indices into the lanes and into PAINTS.
+    start_ns, end_ns : (n,) int64, nanoseconds since the start of the step
+    first, count : (n,) int64
+        Which metrics' bars it stands for: ``bars[first : first + count]``.
+    mixed : (n,) bool
+        Bars of several kinds, drawn in the colour that takes most of the time.
+    """
+
+    lane: NDArray[np.int64]
+    paint: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    mixed: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chart:
+    """All lanes of all variants with their bars."""
+
+    lanes: tuple[Lane, ...]
+    drawn: Drawn
+    bars: tuple[Bar, ...]
+    hidden_ranks: int  # classes of ranks left out
+
+
+def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
+    """Lay out lanes and bars of several runs.
+
+    Ranks that did the same at the same times share their lanes; beyond ``max_ranks`` different ones per variant,
+    evenly spaced ones are shown. Waits are cut into their accounting classes, first the wait for somebody, then the
+    exposed transfer. Consecutive compute of the same phase and microbatch is one bar.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    max_ranks : int
+        Most rank classes drawn per variant.
+
+    Returns
+    -------
+    Chart
+
+    Examples
+    --------
+    >>> chart([]).lanes
+    ()
+    """
+    lanes: list[Lane] = []
+    bars: list[Bar] = []
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    hidden = 0
+    for variant, report in enumerate(reports):
+        classes = class_titles(report)
+        shown = _spread(classes, max_ranks)
+        hidden += len(classes) - len(shown)
+        for group, (rank, title) in enumerate(shown):
+            for stream, streamed in _by_stream(rank.bars):
+                _place(streamed, len(lanes), len(bars), rows)
+                bars += streamed
+                lanes.append(Lane(variant=variant, group=group, title=title, stream=stream))
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    return Chart(lanes=tuple(lanes), drawn=_joined(table), bars=tuple(bars), hidden_ranks=hidden)
+
+
+def class_titles(report: Report) -> list[tuple[RankReport, str]]:
+    """Find the ranks that look alike: a representative of each class, in order, and its name, ``stage 2 · rank 2``.
+
+    Parameters
+    ----------
+    report : Report
+
+    Returns
+    -------
+    list of (RankReport, str)
+    """
+    classes: dict[object, tuple[RankReport, list[int]]] = {}
+    for rank in report.ranks:
+        bars = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in rank.bars)
+        classes.setdefault((rank.stages, bars, rank.memory_curve), (rank, []))[1].extend(rank.members)
+    staged = len({rank.stages for rank in report.ranks}) > 1
+    return [(rank, _title(rank, members, staged)) for rank, members in classes.values()]
+
+
+def member_text(members: Sequence[int], *, longest: int = 4) -> str:
+    """Write rank numbers as ranges, at most ``longest`` of them.
+
+    Examples
+    --------
+    >>> member_text((0, 1, 2, 3, 8)), member_text((5,)), member_text(range(0, 64, 8), longest=2)
+    ('ranks 0–3, 8', 'rank 5', 'ranks 0, 8 … 56 (8 of them)')
+    """
+    ranges: list[list[int]] = []
+    for member in sorted(members):
+        if ranges and member == ranges[-1][1] + 1:
+            ranges[-1][1] = member
+        else:
+            ranges.append([member, member])
+    parts = [str(low) if low == high else f"{low}–{high}" for low, high in ranges]
+    if len(parts) > longest:
+        return f"ranks {', '.join(parts[:longest])} … {parts[-1]} ({len(members)} of them)"
+    return f"{'rank' if len(members) == 1 else 'ranks'} {', '.join(parts)}"
+
+
+def _title(rank: RankReport, members: Sequence[int], staged: bool) -> str:
+    if not staged:
+        return member_text(members)
+    stages = "–".join(map(str, sorted({rank.stages[0], rank.stages[-1]}))) if rank.stages else "?"
+    if len(rank.stages) > 1 and rank.stages[-1] - rank.stages[0] >= len(rank.stages):
+        stages = ", ".join(map(str, rank.stages))
+    return f"{'stage' if len(rank.stages) == 1 else 'stages'} {stages} · {member_text(members)}"
+
+
+def _spread(classes: list[tuple[RankReport, str]], most: int) -> list[tuple[RankReport, str]]:
+    if len(classes) <= most:
+        return classes
+    return [classes[round(i * (len(classes) - 1) / max(1, most - 1))] for i in range(most)]
+
+
+def _by_stream(bars: Iterable[Bar]) -> list[tuple[str, list[Bar]]]:
+    streams: dict[str, list[Bar]] = {}
+    for bar in bars:
+        if bar.end_ns > bar.start_ns:
+            streams.setdefault(bar.stream, []).append(bar)
+    known = {name: place for place, name in enumerate(_STREAMS)}
+    first_word = {name: name.replace("_", "-").split("-")[0] for name in streams}
+    return sorted(streams.items(), key=lambda item: (known.get(first_word[item[0]], len(known)), item[0]))
+
+
+def _paint(bar: Bar) -> int:
+    match bar.kind:
+        case "compute":
+            return _CODE.get(bar.phase, _CODE["compute"])
+        case "transfer":
+            return _CODE.get(f"transfer.{bar.axis}", _CODE["transfer"])
+        case _:
+            return _CODE["rendezvous"]
+
+
+def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
+    """Append (lane, paint, start, end, bar, microbatch) for every piece of every bar."""
+    for index, bar in enumerate(bars, offset):
+        if bar.kind == "wait" and bar.accounting:
+            start = bar.start_ns
+            for name, length in sorted(bar.accounting, key=lambda part: part[0].startswith("exposed.")):
+                end = min(start + length, bar.end_ns)
+                if end > start:
+                    rows.append((lane, _CODE.get(name, _CODE["compute"]), start, end, index, bar.microbatch))
+                start = end
+        else:
+            rows.append((lane, _paint(bar), bar.start_ns, bar.end_ns, index, bar.microbatch))
+
+
+def _joined(table: NDArray[np.int64]) -> Drawn:
+    lane, paint, start, end, bar, microbatch = table.T
+    same = np.zeros(len(table), dtype=np.bool_)
+    same[1:] = (
+        (lane[1:] == lane[:-1])
+        & (paint[1:] == paint[:-1])
+        & (microbatch[1:] == microbatch[:-1])
+        & (start[1:] == end[:-1])
+        & np.isin(paint[1:], list(_WORK))
+    )
+    heads = np.flatnonzero(~same)
+    tails = np.append(heads[1:], len(table)) - 1 if len(heads) else heads
+    return Drawn(
+        lane=lane[heads],
+        paint=paint[heads],
+        start_ns=start[heads],
+        end_ns=end[tails],
+        first=bar[heads],
+        count=bar[tails] - bar[heads] + 1,
+        mixed=np.zeros(len(heads), dtype=np.bool_),
+    )
+
+
+def thinned(drawn: Drawn, most: int, *, pixels: int = 1200) -> Drawn:
+    """Merge bars too short to see until at most ``most`` remain; each merged bar has its dominant colour.
+
+    Parameters
+    ----------
+    drawn : Drawn
+    most : int
+        Bars allowed; at least one per lane is always kept.
+    pixels : int
+        Width of the plot: bars shorter than one pixel are merged first, then shorter than two, four, ...
+
+    Returns
+    -------
+    Drawn
+        The same object when it was small enough.
+    """
+    bin_ns = max(1, int(drawn.end_ns.max(initial=1)) // pixels)
+    source = drawn
+    while len(drawn) > most and bin_ns < 2 * int(source.end_ns.max()):
+        drawn = _merged(source, bin_ns)
+        bin_ns *= 2
+    return drawn
+
+
+def _merged(drawn: Drawn, bin_ns: int) -> Drawn:
+    """Join neighbours of one lane that start in the same bin and are each shorter than a bin."""
+    length = drawn.end_ns - drawn.start_ns
+    place, short = drawn.start_ns // bin_ns, length < bin_ns
+    same = np.zeros(len(drawn), dtype=np.bool_)
+    same[1:] = (drawn.lane[1:] == drawn.lane[:-1]) & (place[1:] == place[:-1]) & short[1:] & short[:-1]
+    heads = np.flatnonzero(~same)
+    tails = np.append(heads[1:], len(drawn)) - 1
+    time_by_paint = np.zeros((len(heads), len(PAINTS)), dtype=np.int64)
+    np.add.at(time_by_paint, (np.cumsum(~same) - 1, drawn.paint), length)
+    return Drawn(
+        lane=drawn.lane[heads],
+        paint=time_by_paint.argmax(axis=1),
+        start_ns=drawn.start_ns[heads],
+        end_ns=drawn.end_ns[tails],
+        first=drawn.first[heads],
+        count=drawn.first[tails] + drawn.count[tails] - drawn.first[heads],
+        mixed=np.count_nonzero(time_by_paint, axis=1) > 1,
+    )

@@ -1,0 +1,176 @@
+"""The page: one self-contained HTML file that opens anywhere, offline."""
+
+from __future__ import annotations
+
+import html as markup
+import os
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from simgpu.metrics.report import Report
+from simgpu.units import format_count
+from simgpu.view import breakdown, gantt, memory, table
+from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten, to_json
+
+# The page may run its own script and style and nothing else: no request to any host, even if a name slipped through.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "form-action 'none'; base-uri 'none'"
+)
+
+_TIMELINE = (
+    "What every GPU does during one step. All variants share one time axis: a shorter picture is a faster step, and "
+    "the upright line is where it ends. Ranks that do the same at the same time share a row; numbers are microbatches. "
+    "Drag to zoom, double-click to come back, point at a bar for details, click on a legend entry to hide it."
+)
+_BREAKDOWN = (
+    "Every nanosecond of the step belongs to exactly one part, so the parts add up to the step. Exposed communication "
+    "is the part that no computation hides; a bubble is waiting for a pipeline neighbour."
+)
+_MEMORY = "Memory held by a GPU over the same step, one curve for each class of ranks, first stage darkest."
+_TRANSFERS = (
+    "Operations by size, longest in sum first, counted on one rank. Bus bandwidth is nccl-tests' measure: what the "
+    "links carry, whatever the operation and the number of ranks."
+)
+
+
+def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str = "") -> str:
+    """Write the page of a run or of a comparison.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+        The variants, in the order shown.
+    title, verdict, subtitle : str
+        Plain text; the verdict is the headline.
+
+    Returns
+    -------
+    str, HTML
+        Complete document of 5 MB, most of it plotly.js; makes no request to any host.
+
+    Examples
+    --------
+    >>> page = html([], title="nothing <yet>", verdict="no run")
+    >>> "nothing &lt;yet&gt;" in page, page.count("<h1")
+    (True, 1)
+    """
+    from plotly.offline import get_plotlyjs  # 50 ms: only who asks for a page pays
+
+    timeline = gantt.spec(reports, left=left_margin([shorten(report.name, LABEL_CHARACTERS) for report in reports]))
+    left = int(timeline["layout"]["margin"]["l"])
+    figures: dict[str, Spec] = {
+        "timeline": timeline,
+        "breakdown": breakdown.spec(reports, left=left),
+        "memory": memory.spec(reports, left=left),
+        "composition": memory.composition_spec(reports, left=left),
+    }
+    sections = [
+        ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
+        ("Timeline", _TIMELINE, _slot("timeline")),
+        ("Where the step goes", _BREAKDOWN, _slot("breakdown")),
+        ("Memory", _MEMORY, _slot("memory") + "<h3>What the peak is made of</h3>" + _slot("composition")),
+        ("Communication", _TRANSFERS, table.transfers(reports)),
+        ("Assumptions and warnings", "", _remarks(reports)),
+    ]
+    body = "\n".join(
+        f"<section><h2>{name}</h2>\n{f'<p class=how>{how}</p>' if how else ''}\n{content}</section>"
+        for name, how, content in sections
+    )
+    data = "\n".join(
+        f'<script type="application/json" data-figure="{name}">{to_json(figure)}</script>'
+        for name, figure in figures.items()
+    )
+    bad = ' class="bad"' if reports and not any(report.fits for report in reports) else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{markup.escape(title)} – SimGPU</title>
+<style>{_asset("page.css")}</style>
+</head>
+<body>
+<header>
+<p class="title">{markup.escape(title)}</p>
+<h1{bad}>{markup.escape(verdict)}</h1>
+{f"<p class=how>{markup.escape(subtitle)}</p>" if subtitle else ""}
+</header>
+{body}
+<footer>Simulated by SimGPU. This page is self-contained and makes no request to any host.</footer>
+<script>{get_plotlyjs()}</script>
+{data}
+<script>{_asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def write_html(
+    reports: Sequence[Report], path: str | os.PathLike[str], *, title: str, verdict: str, subtitle: str = ""
+) -> Path:
+    """Write the page to a file, whole or not at all.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    path : path
+        Replaced when it exists; its folder must exist.
+    title, verdict, subtitle : str
+        As in ``html``.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    OSError
+        When the folder is absent or cannot be written; nothing is left behind then.
+    """
+    target = Path(path)
+    page = html(reports, title=title, verdict=verdict, subtitle=subtitle).encode()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(page)
+        # mkstemp makes private files; the page gets what any new file of this user would get.
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o666 & ~umask)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _slot(name: str) -> str:
+    return f'<div class="figure" id="{name}"></div>'
+
+
+def _asset(name: str) -> str:
+    return files("simgpu.view").joinpath(name).read_text(encoding="utf-8")
+
+
+def _remarks(reports: Sequence[Report]) -> str:
+    """Warnings of each run, then what its figures rest on."""
+    items = []
+    for report in reports:
+        items += [f"<b>{markup.escape(report.name)}</b>: {markup.escape(warning)}" for warning in report.warnings]
+    for report in reports:
+        devices = ", ".join(dict.fromkeys(rank.device for rank in report.ranks))
+        sources = ", ".join(sorted({one.source for one in report.transfers if one.source}))
+        words = [f"GPUs: {devices}"] if devices else []
+        if report.peak_flops_used:
+            words.append(f"MFU counts against {format_count(report.peak_flops_used)}FLOP/s per GPU, dense")
+        if sources:
+            words.append(f"transfer times are {sources}")
+        if words:
+            items.append(f"{markup.escape(report.name)}: {markup.escape('; '.join(words))}.")
+    return "<ul class=warnings>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"

@@ -1,0 +1,144 @@
+"""Tables of the page: the variants side by side, and what they communicate."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from simgpu.metrics.report import Report, TransferReport
+from simgpu.units import format_bandwidth, format_bytes, format_time
+from simgpu.view.figure import payload
+from simgpu.view.lanes import member_text
+
+_MOST_TRANSFERS = 40  # rows of one variant; the largest by time are kept
+
+
+def summary(reports: Sequence[Report]) -> str:
+    """One row a variant: size, speed, efficiency, memory, and money where it is known.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+
+    Returns
+    -------
+    str, HTML
+
+    Examples
+    --------
+    >>> "<table>" in summary([])
+    True
+    """
+    priced = any(report.hours is not None or report.gpu_hours is not None for report in reports)
+    paid = any(report.cost is not None for report in reports)
+    heads = [
+        "variant", "GPUs", "step time", "tokens/s", "tokens/s per GPU", "MFU", "bubble", "communication hidden",
+        "peak memory", "of capacity", "",
+        *(["hours", "GPU-hours"] if priced else []), *(["cost"] if paid else []),
+    ]  # fmt: skip
+    rows = []
+    for report in reports:
+        cells = [
+            _cell(html.escape(report.name), "name"),
+            _cell(f"{report.gpus:,}"),
+            _cell(format_time(report.step_time_ns)),
+            _cell(f"{report.tokens_per_s:,.0f}" if report.tokens_per_s else "–"),
+            _cell(f"{report.tokens_per_s_per_gpu:,.0f}" if report.tokens_per_s else "–"),
+            _cell(_percent(report.mfu) if report.mfu else "–"),
+            _cell(_percent(report.bubble_fraction)),
+            _cell(_percent(report.overlap_ratio) if report.transfers else "none sent"),
+            _cell(format_bytes(report.peak_memory_bytes), "" if report.fits else "bad"),
+            _cell(format_bytes(report.capacity_bytes)),
+            _cell("fits", "good") if report.fits else _cell("OUT OF MEMORY", "bad"),
+        ]
+        if priced:
+            cells += [_cell(_number(report.hours)), _cell(_number(report.gpu_hours))]
+        if paid:
+            cells.append(_cell(_number(report.cost)))
+        rows.append("".join(cells))
+    return _table(heads, rows)
+
+
+def transfers(reports: Sequence[Report]) -> str:
+    """List what each variant sends: kind, size, how often, how fast, over what.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+
+    Returns
+    -------
+    str, HTML
+        A folded table a variant, the first one open.
+
+    Examples
+    --------
+    >>> transfers([])
+    ''
+    """
+    heads = [
+        "operation", "axis", "ranks", "payload", "per step", "mean time", "time per step", "bus bandwidth",
+        "algorithm", "limited by", "figure",
+    ]  # fmt: skip
+    parts = []
+    for number, report in enumerate(reports):
+        ranked = sorted(_alike(report.transfers), key=lambda item: (-item[0].mean_ns * item[0].count, item[1]))
+        name = f"{html.escape(report.name)}: {_kinds(len(ranked))}"
+        rows = [_transfer(one, ranks) for one, ranks in ranked[:_MOST_TRANSFERS]]
+        body = _table(heads, rows, left=(0, 1, 2, 8, 9, 10)) if rows else ""
+        if len(ranked) > _MOST_TRANSFERS:
+            body += f"<p class=how>{len(ranked) - _MOST_TRANSFERS} shorter ones left out.</p>"
+        opened = " open" if number == 0 or len(reports) <= 2 else ""
+        parts.append(f"<details{opened}><summary>{name}</summary>{body}</details>")
+    return "\n".join(parts)
+
+
+def _kinds(count: int) -> str:
+    if not count:
+        return "nothing is sent"
+    return f"{count} kind{'s' if count != 1 else ''} of transfer"
+
+
+def _alike(transfers: Iterable[TransferReport]) -> list[tuple[TransferReport, list[int]]]:
+    """Join rows that differ in nothing but the rank."""
+    rows: dict[TransferReport, list[int]] = {}
+    for one in transfers:
+        rows.setdefault(replace(one, rank=-1), []).append(one.rank)
+    return list(rows.items())
+
+
+def _transfer(one: TransferReport, ranks: list[int]) -> str:
+    return "".join(
+        (
+            _cell(html.escape(one.kind.replace("_", "-"))),
+            _cell(html.escape(one.axis), "left"),
+            _cell(member_text(ranks).split(" ", 1)[1], "left"),
+            _cell(payload(one.bytes)),
+            _cell(f"{one.count:,} ×"),
+            _cell(format_time(one.mean_ns)),
+            _cell(format_time(one.mean_ns * one.count)),
+            _cell(format_bandwidth(one.busbw_bytes_per_s) if one.busbw_bytes_per_s else "free"),
+            _cell(html.escape(one.algorithm), "left"),
+            _cell(html.escape(one.bottleneck), "left"),
+            _cell(html.escape(one.source), "left source"),
+        )
+    )
+
+
+def _table(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (0,)) -> str:
+    head = "".join(f'<th class="left">{name}</th>' if i in left else f"<th>{name}</th>" for i, name in enumerate(heads))
+    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
+
+
+def _cell(content: str, kind: str = "") -> str:
+    return f'<td class="{kind}">{content}</td>' if kind else f"<td>{content}</td>"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"

@@ -1,0 +1,66 @@
+"""The embedding as a Unit: token table split over the vocabulary, learned positions where the model has them."""
+
+from __future__ import annotations
+
+from simgpu.workload.linear import accumulate, gather_gradient, sum_outputs
+from simgpu.workload.op import MemoryBound
+from simgpu.workload.piece import ready
+from simgpu.workload.shard import Shard
+from simgpu.workload.unit import Parameter, PassItem, Unit
+
+EMBEDDING = "embedding.weight"
+TOKEN_ID_BYTES = 8  # int64
+SCATTER_BYTES = 10  # per element of the gradient: read 2, then atomic adds (PyTorch embedding backward)
+
+
+def embedding_unit(shard: Shard) -> Unit:
+    """Return the embedding of one micro-batch.
+
+    Notes
+    -----
+    Forward gathers a row per token (2E B per element), sums the ranks' partial rows when split, and adds positions
+    (3E). Backward zero-fills a gradient of the whole table and scatters into it, about 10 B per element; PyTorch's
+    embedding gradient is dense.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> unit = embedding_unit(Shard(model=bundled_model("gpt2"), tp=1, sequence_parallel=False,
+    ...                       training=Training(sequence_length=64, micro_batch_size=1, accumulation=1)))
+    >>> unit.elements == 50257 * 768 + 1024 * 768
+    True
+    """
+    model, element = shard.model, shard.element
+    table = Parameter(name=EMBEDDING, elements=shard.vocab * model.hidden, total=model.vocab * model.hidden)
+    forward: list[PassItem] = [MemoryBound(name="embedding", bytes=2 * shard.whole_stream_bytes)]
+    forward += sum_outputs(shard, "embedding")
+    backward: list[PassItem] = []
+    positions = None
+    if model.positions == "learned":
+        rows = model.position_rows * model.hidden
+        positions = Parameter(name="positions.weight", elements=rows, total=rows, replicated=True)
+        forward.append(MemoryBound(name="positions", bytes=3 * shard.stream_bytes))
+        backward += [
+            _scatter("positions", rows * element, shard.stream_bytes // element),
+            accumulate(shard, positions),
+            ready(positions),
+        ]
+    backward += gather_gradient(shard, "embedding")
+    backward += [
+        _scatter("embedding", table.elements * element, shard.tokens * model.hidden),
+        accumulate(shard, table),
+        ready(table),
+    ]
+    return Unit(
+        kind="embedding",
+        parameters=(table, positions) if positions else (table,),
+        forward=tuple(forward),
+        backward=tuple(backward),
+        saved_bytes=TOKEN_ID_BYTES * shard.tokens,
+        output_bytes=shard.stream_bytes,
+    )
+
+
+def _scatter(name: str, table_bytes: int, elements: int) -> MemoryBound:
+    return MemoryBound(name=f"{name}.backward", bytes=table_bytes + SCATTER_BYTES * elements, kernels=2)

@@ -1,0 +1,78 @@
+"""The head as a Unit: final norm, logits and cross-entropy, split over the vocabulary."""
+
+from __future__ import annotations
+
+from simgpu.workload.embedding import EMBEDDING
+from simgpu.workload.linear import column_parallel
+from simgpu.workload.normalization import norm
+from simgpu.workload.op import MemoryBound
+from simgpu.workload.piece import Piece, blocking
+from simgpu.workload.shard import Shard
+from simgpu.workload.unit import PassItem, Unit
+
+FP32 = 4  # bytes; the loss is computed in fp32
+
+
+def head_unit(shard: Shard) -> Unit:
+    """Return final norm, logits GEMM and unfused fp32 cross-entropy.
+
+    Notes
+    -----
+    Bytes per logit, with E = 2: forward cast 6, max 4, subtract 8, exp 8, sum 4, divide 8 = 38; backward multiply 8,
+    cast 6 = 14 (NVIDIA/Megatron-LM core/tensor_parallel/cross_entropy.py; an eager framework loss moves about as
+    much). Split over tp, three all-reduces of one fp32 value per token join the ranks: the maximum, the target's
+    logit, the sum. Logits, their fp32 copy and its gradient (E + 4 + 4 B per logit) live between this unit's forward
+    and backward. The head is never recomputed.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> unit = head_unit(Shard(model=bundled_model("llama-2-7b"), tp=1, sequence_parallel=False,
+    ...                        training=Training(sequence_length=4096, micro_batch_size=1, accumulation=1)))
+    >>> unit.transient_bytes == 10 * 4096 * 32000
+    True
+    >>> sum(op.bytes for op in unit.forward if op.name.startswith("loss.")) == 38 * 4096 * 32000
+    True
+    """
+    model = shard.model
+    logits = column_parallel(
+        shard,
+        "head",
+        outputs=shard.vocab,
+        total_outputs=model.vocab,
+        total_weights=model.vocab * model.hidden,
+        tied=EMBEDDING if model.tied_embeddings else None,
+    )
+    piece = Piece.chain((norm(shard, "final_norm"), logits, _cross_entropy(shard)))
+    return Unit(
+        kind="head",
+        parameters=piece.parameters,
+        forward=piece.forward,
+        backward=piece.backward,
+        saved_bytes=piece.saved_bytes,
+        transient_bytes=shard.tokens * shard.vocab * (shard.element + 2 * FP32),
+    )
+
+
+def _cross_entropy(shard: Shard) -> Piece:
+    count, element = shard.tokens * shard.vocab, shard.element
+
+    def op(name: str, per_logit: int) -> MemoryBound:
+        return MemoryBound(name=f"loss.{name}", bytes=per_logit * count)
+
+    def joined(tag: str) -> tuple[PassItem, ...]:
+        return blocking("all_reduce", FP32 * shard.tokens, f"loss.{tag}") if shard.tp > 1 else ()
+
+    forward = (
+        op("cast", element + FP32),
+        op("max", FP32),
+        *joined("max"),
+        op("subtract", 2 * FP32),
+        *joined("target"),
+        op("exp", 2 * FP32),
+        op("sum", FP32),
+        *joined("sum"),
+        op("divide", 2 * FP32),
+    )
+    return Piece(forward=forward, backward=(op("multiply", 2 * FP32), op("gradient_cast", FP32 + element)))

@@ -1,0 +1,202 @@
+"""Linear layers of a tensor-parallel rank: Megatron's column- and row-parallel pair (arXiv 1909.08053, 2205.05198).
+
+======================== ============================================ ==============================================
+layer                    forward                                      backward
+======================== ============================================ ==============================================
+column-parallel          SP: all-gather of the input, waited for;     SP: all-gather of the saved input under the dgrad;
+                         GEMM                                         dgrad; all-reduce (SP: reduce-scatter) of it under
+                                                                      the wgrad; wgrad
+row-parallel             GEMM; all-reduce (SP: reduce-scatter) of     SP: all-gather of the output gradient, waited for;
+                         the output, waited for                       dgrad; wgrad
+======================== ============================================ ==============================================
+
+The overlaps are those of NVIDIA/Megatron-LM core/tensor_parallel/layers.py
+(LinearWithGradAccumulationAndAsyncCommunication). After every wgrad PyTorch adds it to the stored gradient with a
+kernel of its own.
+"""
+
+from __future__ import annotations
+
+from simgpu.workload.op import Gemm, MemoryBound
+from simgpu.workload.piece import Piece, blocking, ready
+from simgpu.workload.shard import Shard
+from simgpu.workload.unit import Exchange, Join, Parameter, PassItem
+
+
+def accumulate(shard: Shard, parameter: Parameter, *others: Parameter | None) -> MemoryBound:
+    """Return the kernel(s) that add fresh gradients to the stored ones.
+
+    Notes
+    -----
+    Reads the fresh one in compute dtype, reads and writes the stored one: 2 + 4 + 4 B per element with fp32
+    gradients, 2 + 2 + 2 B with 16-bit ones (NVIDIA/Megatron-LM without fused gradient accumulation).
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> shard = Shard(model=bundled_model("gpt2"), tp=1, sequence_parallel=False,
+    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
+    >>> accumulate(shard, Parameter(name="w", elements=100, total=100)).bytes
+    1000
+    """
+    parameters = [parameter, *(p for p in others if p is not None)]
+    elements = sum(p.elements for p in parameters)
+    per_element = shard.element + 2 * shard.training.grad_dtype.bytes
+    return MemoryBound(name=f"{parameter.name}.grad_accumulate", bytes=elements * per_element, kernels=len(parameters))
+
+
+def weights(shard: Shard, name: str, columns: int, rows: int, total: int, tied: str | None = None) -> Parameter:
+    """Return the weight matrix of this rank, ``columns`` outputs of ``rows`` inputs each.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> shard = Shard(model=bundled_model("gpt2"), tp=2, sequence_parallel=False,
+    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
+    >>> weights(shard, "mlp.up", 1536, 768, 3072 * 768).elements
+    1179648
+    """
+    return Parameter(name=f"{name}.weight", elements=columns * rows, total=total, tied=tied)
+
+
+def column_parallel(
+    shard: Shard,
+    name: str,
+    *,
+    outputs: int,
+    total_outputs: int,
+    bias: bool = False,
+    total_weights: int | None = None,
+    tied: str | None = None,
+) -> Piece:
+    """Return a layer from the whole model width to this rank's ``outputs``.
+
+    Parameters
+    ----------
+    shard : Shard
+    name : str
+        Prefix of ops, tags and parameters.
+    outputs, total_outputs : int
+        Columns on this rank and in the whole model.
+    bias : bool
+        Added in the GEMM's epilogue; its gradient is a pass over the output gradient.
+    total_weights : int, optional
+        Weights in the whole model when padding makes it less than ``total_outputs`` x hidden.
+    tied : str, optional
+        Parameter of another unit that is the same tensor.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> shard = Shard(model=bundled_model("gpt2"), tp=2, sequence_parallel=True,
+    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
+    >>> piece = column_parallel(shard, "up", outputs=1536, total_outputs=3072)
+    >>> [getattr(item, "name", None) or getattr(item, "tag", "ready") for item in piece.backward]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['up.regather', 'up.dgrad', 'up.regather', 'up.dgrad_scatter', 'up.wgrad', 'up.dgrad_scatter',
+     'up.weight.grad_accumulate', 'ready']
+    """
+    tokens, hidden, dtype = shard.tokens, shard.model.hidden, shard.training.precision
+    whole = shard.whole_stream_bytes
+    weight = weights(shard, name, outputs, hidden, total_weights or total_outputs * hidden, tied)
+    offset = Parameter(name=f"{name}.bias", elements=outputs, total=total_outputs) if bias else None
+    forward: list[PassItem] = []
+    backward: list[PassItem] = []
+    if shard.scattered:
+        forward += blocking("all_gather", whole, f"{name}.gather")
+        backward.append(Exchange(kind="all_gather", bytes=whole, tag=f"{name}.regather"))
+    forward += [*cast(shard, weight), Gemm(name=name, m=tokens, n=outputs, k=hidden, dtype=dtype)]
+    backward.append(Gemm(name=f"{name}.dgrad", m=tokens, n=hidden, k=outputs, dtype=dtype, layout="nn"))
+    pending = ""
+    if shard.scattered:
+        pending = f"{name}.dgrad_scatter"
+        backward += [Join(tag=f"{name}.regather"), Exchange(kind="reduce_scatter", bytes=whole, tag=pending)]
+    elif shard.tp > 1:
+        pending = f"{name}.dgrad_reduce"
+        backward.append(Exchange(kind="all_reduce", bytes=whole, tag=pending))
+    backward.append(Gemm(name=f"{name}.wgrad", m=outputs, n=hidden, k=tokens, dtype=dtype, layout="nt"))
+    if offset:
+        backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.element * tokens * outputs))
+    if pending:
+        backward.append(Join(tag=pending))
+    backward += [accumulate(shard, weight, offset), ready(weight, offset)]
+    return Piece(
+        parameters=(weight, offset) if offset else (weight,),
+        forward=tuple(forward),
+        backward=tuple(backward),
+        saved_bytes=shard.stream_bytes + cast_bytes(shard, weight),
+    )
+
+
+def row_parallel(
+    shard: Shard, name: str, *, inputs: int, total_inputs: int, bias: bool, exchange: bool = True
+) -> Piece:
+    """Return a layer from this rank's ``inputs`` to the model width, summed over the group.
+
+    The bias is added after the sum, together with the residual (see `simgpu.workload.residual`); only its gradient is
+    here. Without ``exchange`` the caller sums the outputs and gathers their gradient itself. The input is kept for
+    the wgrad.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.training import Training
+    >>> shard = Shard(model=bundled_model("gpt2"), tp=2, sequence_parallel=False,
+    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
+    >>> piece = row_parallel(shard, "down", inputs=1536, total_inputs=3072, bias=False)
+    >>> [getattr(item, "name", None) or item.tag for item in piece.forward]
+    ['down', 'down.reduce', 'down.reduce']
+    """
+    tokens, hidden, dtype = shard.tokens, shard.model.hidden, shard.training.precision
+    weight = weights(shard, name, inputs, hidden, total_inputs * hidden)
+    offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True) if bias else None
+    forward: list[PassItem] = [*cast(shard, weight), Gemm(name=name, m=tokens, n=hidden, k=inputs, dtype=dtype)]
+    backward: list[PassItem] = []
+    if exchange:
+        forward += sum_outputs(shard, name)
+        backward += gather_gradient(shard, name)
+    backward += [
+        Gemm(name=f"{name}.dgrad", m=tokens, n=inputs, k=hidden, dtype=dtype, layout="nn"),
+        Gemm(name=f"{name}.wgrad", m=hidden, n=inputs, k=tokens, dtype=dtype, layout="nt"),
+    ]
+    if offset:
+        backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.stream_bytes))
+    backward += [accumulate(shard, weight, offset), ready(weight, offset)]
+    return Piece(
+        parameters=(weight, offset) if offset else (weight,),
+        forward=tuple(forward),
+        backward=tuple(backward),
+        saved_bytes=shard.element * tokens * inputs + cast_bytes(shard, weight),
+    )
+
+
+def sum_outputs(shard: Shard, name: str) -> tuple[PassItem, ...]:
+    """Return the blocking sum of a row-parallel output over the group; empty for tp = 1."""
+    if shard.tp == 1:
+        return ()
+    if shard.scattered:
+        return blocking("reduce_scatter", shard.whole_stream_bytes, f"{name}.scatter")
+    return blocking("all_reduce", shard.whole_stream_bytes, f"{name}.reduce")
+
+
+def gather_gradient(shard: Shard, name: str) -> tuple[PassItem, ...]:
+    """Return the blocking gather of a row-parallel output's gradient; empty unless sequence-parallel."""
+    return blocking("all_gather", shard.whole_stream_bytes, f"{name}.gradient_gather") if shard.scattered else ()
+
+
+def cast(shard: Shard, weight: Parameter) -> tuple[MemoryBound, ...]:
+    """Return autocast's copy of a weight in compute dtype, made once per forward; empty when none is needed."""
+    stored = shard.training.param_dtype.bytes
+    if not cast_bytes(shard, weight):
+        return ()
+    return (MemoryBound(name=f"{weight.name}.cast", bytes=weight.elements * (stored + shard.element)),)
+
+
+def cast_bytes(shard: Shard, weight: Parameter) -> int:
+    """Return the bytes of autocast's copy of a weight, which lives until its backward."""
+    if shard.cast_weights and shard.training.param_dtype.bytes != shard.element:
+        return weight.elements * shard.element
+    return 0

@@ -1,0 +1,135 @@
+"""The HTML page: whole, self-contained, safe."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from simgpu.view.figure import to_json
+from simgpu.view.report import html, write_html
+
+from .reports import ddp, four_variants, pipeline
+
+HOSTILE = "<script>alert('x')</script> & \"co\" </title>"
+
+
+@pytest.fixture(scope="module")
+def page():
+    return html(four_variants(), title=HOSTILE, verdict=HOSTILE, subtitle=HOSTILE)
+
+
+class Tags(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_plotly_is_inside_once(page):
+    assert page.count(get_plotlyjs()) == 1
+
+
+def test_no_address_outside_plotly(page):
+    own = page.replace(get_plotlyjs(), "")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|sourceMappingURL", own)
+    assert "sourceMappingURL" not in get_plotlyjs()
+
+
+def test_no_tag_fetches_anything(page):
+    tags = Tags(page).found
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form", "a"} & {tag for tag, _ in tags}
+    assert not [attrs for _, attrs in tags if {"src", "href", "srcset", "action"} & attrs.keys()]
+
+
+def test_the_browser_is_told_to_fetch_nothing(page):
+    policy = next(attrs["content"] for tag, attrs in Tags(page).found if attrs.get("http-equiv"))
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+
+
+def test_user_text_is_never_markup(page):
+    own = page.replace(get_plotlyjs(), "")
+    assert "<script>alert" not in own
+    assert own.count("&lt;script&gt;alert") >= 4
+    scripts = [attrs for tag, attrs in Tags(page).found if tag == "script"]
+    assert len(scripts) == 2 + 4  # plotly, the page's own, and four blocks of data
+
+
+def test_data_blocks_are_json(page):
+    blocks = re.findall(r'<script type="application/json" data-figure="(\w+)">(.*?)</script>', page)
+    assert [name for name, _ in blocks] == ["timeline", "breakdown", "memory", "composition"]
+    for _, block in blocks:
+        assert json.loads(block).keys() == {"data", "layout"}
+
+
+def test_verdict_comes_first(page):
+    assert page.index("<h1") < page.index("<table") < page.index('id="timeline"') < page.index('id="memory"')
+
+
+def test_out_of_memory_is_said_in_red(page):
+    assert '<td class="bad">OUT OF MEMORY</td>' in page
+    assert page.count('<td class="good">fits</td>') == 3
+    assert '<h1 class="bad">' in html([ddp(held_bytes=2**40)], title="t", verdict="OUT OF MEMORY")
+
+
+def test_warnings_and_assumptions_are_listed(page):
+    assert "does not fit: the timeline shows what would happen if it did" in page
+    assert "312 TFLOP/s per GPU" in page
+
+
+def test_same_reports_same_page(page):
+    assert html(four_variants(), title=HOSTILE, verdict=HOSTILE, subtitle=HOSTILE) == page
+
+
+def test_money_only_when_known():
+    from dataclasses import replace
+
+    run = pipeline()
+    assert "GPU-hours" not in html([run], title="t", verdict="v")
+    assert ">1,234<" in html([replace(run, hours=2.5, gpu_hours=10.0, cost=1234.4)], title="t", verdict="v")
+
+
+def test_json_survives_closing_tags_and_special_floats():
+    assert "</script" not in to_json({"a": "</script><!--"})
+    assert json.loads(to_json({"a": "</script>\u2028&"})) == {"a": "</script>\u2028&"}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        to_json({"a": float("nan")})
+    with pytest.raises(TypeError, match="object has no JSON form"):
+        to_json(object())
+
+
+def test_write_is_whole_or_nothing(tmp_path, monkeypatch):
+    target = tmp_path / "run.html"
+    target.write_text("old")
+    monkeypatch.setattr("simgpu.view.report.html", lambda *_, **__: "new")
+    assert write_html([], target, title="t", verdict="v") == target
+    assert target.read_text() == "new"
+    monkeypatch.setattr("pathlib.Path.replace", _fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_html([], target, title="t", verdict="v")
+    assert target.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def _fail(*_):
+    raise OSError("disk full")
+
+
+def test_missing_folder_is_reported(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_html([], tmp_path / "absent" / "run.html", title="t", verdict="v")
+
+
+def test_the_page_needs_no_figure_classes():
+    code = (
+        "import sys; from simgpu.view.report import html; html([], title='t', verdict='v');"
+        "sys.exit('plotly.graph_objs' in sys.modules or 'pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

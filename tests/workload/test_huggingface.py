@@ -1,0 +1,156 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from simgpu.errors import ModelError
+from simgpu.workload.huggingface import model_from_huggingface
+
+CONFIGS = Path(__file__).parents[2].parent / "shared" / "inputs" / "hf-config"
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+
+
+def read(**changes):
+    config = {key: value for key, value in {**LLAMA, **changes}.items() if value != "absent"}
+    return model_from_huggingface(config, name="m")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 32),
+        ({"num_key_value_heads": 8}, 8),
+        ({"num_key_value_heads": None}, 32),
+        ({"model_type": "mistral"}, 8),
+        ({"model_type": "mistral", "num_key_value_heads": None}, 32),
+        ({"model_type": "qwen2"}, 32),
+    ],
+)
+def test_key_value_heads_default_as_in_transformers(changes, expected):
+    assert read(**changes).kv_heads == expected
+
+
+def test_head_dim_defaults_per_family():
+    assert read().head_dim == 128
+    assert read(num_attention_heads=16, num_key_value_heads=16).head_dim == 256
+    assert read(model_type="qwen3", hidden_size=1024).head_dim == 128  # Qwen3Config's own default
+    assert read(head_dim=64).head_dim == 64
+
+
+def test_biases_per_family():
+    def biases(**changes):
+        model = read(**changes)
+        return model.qkv_bias, model.output_bias, model.mlp_bias
+
+    assert biases() == (False, False, False)
+    assert biases(attention_bias=True) == (True, True, False)
+    assert biases(mlp_bias=True) == (False, False, True)
+    assert biases(model_type="qwen2") == (True, False, False)
+    assert biases(model_type="gpt_neox", hidden_act="gelu") == (True, True, True)
+
+
+def test_published_counts_of_other_families():
+    # tensors of EleutherAI/gpt-neox-20b: 44 blocks of 12 h^2 + 13 h, untied embeddings
+    neox = read(
+        model_type="gpt_neox",
+        hidden_act="gelu_fast",
+        hidden_size=6144,
+        intermediate_size=24576,
+        num_hidden_layers=44,
+        num_attention_heads=64,
+        vocab_size=50432,
+    )
+    assert neox.parameters == 20_554_567_680
+    assert neox.parallel_residual
+    opt = model_from_huggingface(
+        {
+            "model_type": "opt",
+            "hidden_size": 768,
+            "ffn_dim": 3072,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "vocab_size": 50272,
+            "max_position_embeddings": 2048,
+        },
+        name="opt-125m",
+    )
+    assert opt.parameters == 125_239_296
+    assert (opt.position_rows, opt.mlp, opt.tied_embeddings) == (2050, "relu", True)
+    # mistralai/Mistral-7B-v0.1
+    mistral = read(model_type="mistral", intermediate_size=14336)
+    assert mistral.parameters == 7_241_732_096
+    assert mistral.sliding_window == 4096
+
+
+def test_qwen_windows():
+    base = {"model_type": "qwen2", "sliding_window": 1024}
+    assert read(**base).sliding_window is None
+    assert read(**base, use_sliding_window=True).sliding_window == 1024  # layers 28 to 31
+    assert read(**base, use_sliding_window=True, max_window_layers=32).sliding_window is None
+    kinds = ["full_attention"] * 31 + ["sliding_attention"]
+    assert read(**base, use_sliding_window=True, max_window_layers=32, layer_types=kinds).sliding_window == 1024
+    with pytest.raises(ModelError, match="layer_types holds linear_attention"):
+        read(**base, layer_types=["linear_attention"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "mixtral", "num_local_experts": 8}, "MoE"),
+        ({"model_type": "falcon"}, "model_type = 'falcon'"),
+        ({"model_type": ["llama"]}, "model_type"),
+        ({"num_attention_heads": True}, "num_attention_heads = True"),
+        ({"hidden_size": 4096.0}, "hidden_size = 4096.0"),
+        ({"hidden_size": "absent"}, "hidden_size is missing"),
+        ({"num_key_value_heads": 5}, "not a multiple of kv_heads = 5"),
+        ({"hidden_size": 100}, "not a multiple of 32 heads"),
+        ({"hidden_act": "relu2"}, "hidden_act = 'relu2'"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no'"),
+        ({"vocab_size": 0}, "vocab_size = 0"),
+        ({"model_type": "opt", "ffn_dim": 1, "word_embed_proj_dim": 512}, "word_embed_proj_dim = 512"),
+        ({"model_type": "opt", "ffn_dim": 1, "do_layer_norm_before": False}, "do_layer_norm_before = False"),
+        ({"model_type": "gpt2", "add_cross_attention": True}, "cross attention"),
+    ],
+)
+def test_refusals_name_the_feature(changes, message):
+    with pytest.raises(ModelError, match=message):
+        read(**changes)
+
+
+def test_all_problems_at_once():
+    with pytest.raises(ModelError) as caught:
+        read(hidden_size=None, vocab_size=-1, hidden_act="tanh", num_experts=4)
+    assert str(caught.value).count("\n") == 3
+
+
+def test_quantization_is_ignored():
+    assert read(quantization_config={"quant_method": "fp8"}) == read()
+
+
+@pytest.mark.skipif(not CONFIGS.is_dir(), reason="../shared/inputs/hf-config is absent")
+def test_real_configs_parse_or_are_refused_by_name():
+    counts, refusals = {}, {}
+    for file in sorted(CONFIGS.glob("*.json")):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(config, list):  # litgpt's shapes, all models in one file
+            continue
+        try:
+            counts[file.stem] = model_from_huggingface(config, name=file.stem).parameters
+        except ModelError as error:
+            refusals[file.stem] = str(error)
+    words = ("MoE", "model_type", "is missing", "word_embed_proj_dim")
+    assert [name for name, text in refusals.items() if not any(word in text for word in words)] == []
+    assert counts["aic-Qwen--Qwen3-8B"] == 8_190_735_360
+    assert counts["aic-Qwen--Qwen3-32B"] == 32_762_123_264
+    assert counts["aic-Qwen--Qwen3-1.7B"] == 1_720_574_976
+    assert counts["tt-Qwen2.5-7B-Instruct"] == 7_615_616_512
+    assert counts["neusight-gpt2_xl"] == 1_557_611_200
+    assert counts["aic-nvidia--Llama-3.1-70B-Instruct-FP8"] == 70_553_706_496
