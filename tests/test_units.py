@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import pytest
@@ -121,15 +122,20 @@ def test_what_is_written_for_people_reads_back_within_its_four_digits(number):
 @given(st.floats(allow_nan=True, allow_infinity=True) | st.text(max_size=20) | st.booleans() | st.none())
 def test_any_value_gives_a_quantity_or_a_quantity_error(value):
     for parse in (parse_time, parse_bytes, parse_bandwidth, parse_count, parse_number):
-        try:
+        with contextlib.suppress(QuantityError):
             assert parse(value) >= 0
-        except QuantityError as error:
-            assert error.problem
 
 
 @pytest.mark.parametrize(
     ("time_ns", "text"),
-    [(0, "0 ns"), (999, "999 ns"), (999_999.6, "1 ms"), (999_960_000, "1 s"), (999_600_000, "999.6 ms"), (1_420_000_000, "1.42 s")],
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (999_999.6, "1 ms"),
+        (999_960_000, "1 s"),
+        (999_600_000, "999.6 ms"),
+        (1_420_000_000, "1.42 s"),
+    ],
 )
 def test_times_choose_their_unit_after_rounding(time_ns, text):
     assert format_time(time_ns) == text

@@ -26,7 +26,7 @@ def near_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
     ['llama-2-7b', 'llama-2-70b']
     """
     plain = {_plain(entry): entry for entry in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(_plain(name), plain, n=most, cutoff=0.7)
+    found = difflib.get_close_matches(_plain(name), plain, n=most, cutoff=0.6)
     return [plain[entry] for entry in found]
 
 

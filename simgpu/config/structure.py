@@ -63,7 +63,8 @@ def check_structure(findings: Findings) -> ScenarioBlock | None:
         return ScenarioBlock.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-    for detail in details:
+    # Unknown fields first: the field that was meant is then not called missing as well.
+    for detail in sorted(details, key=lambda detail: detail["type"] != "extra_forbidden"):
         _note(detail, data, findings)
     for detail in sorted(details, key=lambda detail: len(detail["loc"]), reverse=True):
         _remove(data, _path(detail, data))
@@ -102,7 +103,7 @@ def check_variants(findings: Findings) -> list[tuple[int, VariantBlock]]:
     >>> [variant.name for _, variant in check_variants(findings)]
     ['a']
     >>> [issue.field for issue in findings.issues]
-    ['variants[1].name', 'variants[1].nmae']
+    ['variants[1].nmae']
     """
     raw = findings.draft.data.get("variants")
     if raw is None:
@@ -114,7 +115,7 @@ def check_variants(findings: Findings) -> list[tuple[int, VariantBlock]]:
         _Variants.model_validate({"variants": raw})
     except ValidationError as error:
         details = error.errors(include_url=False)
-    for detail in details:
+    for detail in sorted(details, key=lambda detail: detail["type"] != "extra_forbidden"):
         _note(detail, findings.draft.data, findings)
     wrong = {detail["loc"][1] for detail in details if len(detail["loc"]) > 1}
     if not isinstance(raw, list):
@@ -170,6 +171,8 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     kind = detail["type"]
     draft = findings.draft
     if kind == "missing":
+        if path in findings.bad:
+            return
         known = "model" if path[0] == "model" and len(path) > 1 else None
         fix = _MODEL_FIX if path == ("model",) or known else f"add {path[-1]}"
         if path == ("cluster", "topology"):
@@ -179,8 +182,10 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     value = detail["input"]
     if kind == "extra_forbidden":
         findings.note(path, draft.issue(path, "is not a field of SimGPU", value=value, **_rename(path, data)))
-        for near in near_names(str(path[-1]), _fields_at(path[:-1], data)):
-            findings.bad.append((*path[:-1], near))  # do not call it missing as well
+        findings.bad += [(*path[:-1], near) for near in near_names(str(path[-1]), _fields_at(path[:-1], data))]
+        foreign = _foreign(path)
+        if foreign is not None:
+            findings.bad.append(tuple(re.split(r"[ :]", foreign)[0].split(".")))
         return
     if kind == "value_error":
         error = detail["ctx"]["error"]
@@ -203,11 +208,15 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     findings.note(path, issue)
 
 
+def _foreign(path: FieldPath) -> str | None:
+    return foreign_names.FIELDS.get(str(path[-1]).lower().lstrip("-").replace("-", "_"))
+
+
 def _rename(path: FieldPath, data: Any) -> dict[str, str | None]:
     """Return ``fix`` and ``allowed`` for an unknown field: its name elsewhere, a near one, or all there are."""
     name = str(path[-1])
     known = _fields_at(path[:-1], data)
-    foreign = foreign_names.FIELDS.get(name.lower().lstrip("-").replace("-", "_"))
+    foreign = _foreign(path)
     if foreign is not None:
         return {"fix": f"use {foreign}"}
     near = near_names(name, known)

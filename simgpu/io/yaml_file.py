@@ -170,7 +170,8 @@ def _compose(text: str, source: str) -> Any:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        tab = mark is not None and "\t" in (text.splitlines() or [""])[min(mark.line, text.count("\n"))]
+        # The mark of an unclosed quote lies past the last line.
+        tab = mark is not None and any("\t" in row for row in text.splitlines()[mark.line : mark.line + 1])
         fix = "indent with spaces; YAML does not allow tabs there" if tab else None
         raise _refuse(source, line, f"is not valid YAML: {problem}", fix=fix) from None
     except YAMLError as error:  # a character that YAML forbids, as in a binary file

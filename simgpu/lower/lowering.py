@@ -140,6 +140,9 @@ def _role(cluster: Cluster, stages: tuple[StageUnits, ...], index: int, training
         overlap_p2p=strategy.overlap_p2p,
         optimizer=optimizer_ops(plan.optimizer_elements, training, tensors),
         norm=training.optimizer != "none" and bool(_norm_axes(strategy)),
+        replicated_bytes=parts.replicated_elements * training.grad_dtype.bytes
+        if strategy.sequence_parallel and strategy.tp > 1
+        else 0,
         tied_bytes=parts.tied_elements * training.grad_dtype.bytes,
     )
     streams = writer.write()

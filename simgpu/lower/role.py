@@ -39,6 +39,8 @@ class RoleWriter:
         Activation sent from stage to stage.
     norm : bool
         The norm needs a reduction over other ranks.
+    replicated_bytes : int
+        Gradients of norms that each tensor-parallel rank saw a part of (sequence parallelism); 0 without it.
     tied_bytes : int
         Gradient of a weight that another stage holds too; 0 when there is none.
     """
@@ -53,6 +55,7 @@ class RoleWriter:
     overlap_p2p: bool
     optimizer: tuple[MemoryBound, ...]
     norm: bool
+    replicated_bytes: int
     tied_bytes: int
     emitter: Emitter = field(default_factory=Emitter)
     _compiler: PassCompiler = field(init=False)
@@ -132,6 +135,8 @@ class RoleWriter:
 
     def _optimizer_step(self) -> None:
         emitter = self.emitter
+        if self.replicated_bytes:
+            self._blocking("tp", "reduce norm gradients", "all_reduce", self.replicated_bytes)
         if self.tied_bytes:
             self._blocking("embedding", "reduce tied embedding", "all_reduce", self.tied_bytes)
         emitter.kernels("gradient norm", kernels(self.optimizer[:1], self.gpu), phase="optimizer")

@@ -20,6 +20,11 @@ class StageUnits:
     message_bytes: int = 0  # what one rank hands to the next stage
     tied_elements: int = 0  # elements of a weight that another stage holds too
 
+    @property
+    def replicated_elements(self) -> int:
+        """Weights that every tensor-parallel rank holds in full, such as norms."""
+        return sum(p.elements for unit in self.units for p in unit.parameters if p.replicated)
+
 
 def transformer_stage(parts: Units, stage: Stage, first_block: int) -> StageUnits:
     """Pick the units of a stage out of a transformer.

@@ -175,8 +175,7 @@ def _by_stream(bars: Iterable[Bar]) -> list[tuple[str, list[Bar]]]:
         if bar.end_ns > bar.start_ns:
             streams.setdefault(bar.stream, []).append(bar)
     known = {name: place for place, name in enumerate(_STREAMS)}
-    first_word = {name: name.replace("_", "-").split("-")[0] for name in streams}
-    return sorted(streams.items(), key=lambda item: (known.get(first_word[item[0]], len(known)), item[0]))
+    return sorted(streams.items(), key=lambda item: (known.get(item[0].split(" ")[0], len(known)), item[0]))
 
 
 def _paint(bar: Bar) -> int:

@@ -11,7 +11,7 @@ from simgpu.metrics.report import RankReport, Report
 from simgpu.units import format_bytes
 from simgpu.view.figure import GRID, LABEL_CHARACTERS, Spec, layout, left_margin, shorten, template, text, to_figure
 from simgpu.view.lanes import class_titles
-from simgpu.view.palette import OVER, RANK_COLOURS, Paint, memory_colours
+from simgpu.view.palette import OVER, RANK_COLOURS, Paint, memory_colours, memory_order
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -159,7 +159,7 @@ def composition_spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     """Build the composition of the peaks as plain data; ``left`` is the least left margin in pixels."""
     names = [shorten(report.name, LABEL_CHARACTERS) for report in reports]
     held_anywhere = (item for report in reports for item in report.memory_by_category_bytes.items() if item[1])
-    categories = tuple(dict.fromkeys(category for category, _ in held_anywhere))
+    categories = tuple(sorted({category for category, _ in held_anywhere}, key=memory_order))
     most = max([report.peak_memory_bytes for report in reports], default=0)
     data = []
     for category, colour in memory_colours(categories).items():

@@ -122,9 +122,9 @@ GANTT: Final[Mapping[str, Paint]] = {
 """What a bar of the Gantt can be, in the order of the legend."""
 
 CLASSES: Final[Mapping[str, Paint]] = {
-    "compute.gemm": Paint(label="matrix products", colour="#3F7FD0"),
-    "compute.attention": Paint(label="attention", colour="#14305E"),
-    "compute.memory_bound": Paint(label="memory-bound ops", colour="#8CC7CF"),
+    "compute.gemm": Paint(label="matrix products", colour="#387099"),
+    "compute.attention": Paint(label="attention", colour="#0D0747"),
+    "compute.memory_bound": Paint(label="memory-bound ops", colour="#93B7B1"),
     "compute.recompute": Paint(label="recompute", colour=GANTT["recompute"].colour),
     "compute.optimizer": Paint(label="optimizer", colour=GANTT["optimizer"].colour),
     **{key: GANTT[key] for key in (*(f"exposed.{axis}" for axis in _AXES), "bubble", "straggler", "host")},
@@ -145,11 +145,16 @@ _MEMORY: Final[Mapping[str, str]] = {
     "recomputed": "#44AA99",
     "gathered": "#88CCEE",
     "buckets": "#AA4499",
-    "buffers": "#999933",
+    "communication": "#999933",
     "logits": "#882255",
     "context": "#BBBBBB",
 }
 _SPARE: Final = ("#661100", "#6699CC", "#888888", "#E5C494", "#B3B3B3")
+
+
+def memory_order(category: str) -> tuple[int, str]:
+    """Sort key that stacks memory categories the same way in every bar: what stays first, what comes and goes after."""
+    return next((i for i, name in enumerate(_MEMORY) if name in category.lower()), len(_MEMORY)), category
 
 
 def memory_colours(categories: tuple[str, ...]) -> dict[str, str]:

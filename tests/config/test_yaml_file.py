@@ -76,7 +76,7 @@ def test_unreadable_files(tmp_path):
         read_yaml(tmp_path)
     binary = tmp_path / "b.yaml"
     binary.write_bytes(b"a: 1\nb: \xff\xfe\x00")
-    with pytest.raises(ScenarioError, match="b.yaml:2: is not UTF-8 text"):
+    with pytest.raises(ScenarioError, match=r"b\.yaml:2: is not UTF-8 text"):
         read_yaml(binary)
     large = tmp_path / "l.yaml"
     large.write_bytes(b"#" * (LARGEST_FILE_BYTES + 1))

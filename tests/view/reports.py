@@ -46,6 +46,7 @@ def pipeline(
                 todo[s].pop(0)
                 arrival = sent + send_ns if 0 <= source < stages else 0
                 start = max(clock[s], arrival)
+                before = clock[s]
                 if start > clock[s]:
                     exposed = min(send_ns, start - clock[s])
                     parts = (("bubble", start - clock[s] - exposed), ("exposed.pp", exposed))
@@ -64,13 +65,12 @@ def pipeline(
                         )
                     )
                 if 0 <= source < stages:
-                    posted = bars[s][-2].end_ns if len(bars[s]) > 1 else 0
-                    if sent > posted:
+                    if sent > before:
                         bars[s].append(
                             Bar(
                                 rank=s,
                                 stream="pp",
-                                start_ns=posted,
+                                start_ns=before,
                                 end_ns=sent,
                                 kind="rendezvous",
                                 name="recv",

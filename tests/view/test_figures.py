@@ -1,5 +1,7 @@
 """Breakdown and memory figures."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,7 @@ def test_memory_panels_do_not_overlap_and_share_one_scale():
     layout = memory.spec(four_variants())["layout"]
     domains = [layout[key]["domain"] for key in ("yaxis", "yaxis2", "yaxis3", "yaxis4")]
     assert all(low < high for low, high in domains)
-    assert all(lower[1] < upper[0] for upper, lower in zip(domains, domains[1:], strict=False))
+    assert all(lower[1] < upper[0] for upper, lower in pairwise(domains))
     assert len({tuple(layout[key]["range"]) for key in ("yaxis", "yaxis2", "yaxis3", "yaxis4")}) == 1
     assert layout["yaxis"]["range"][1] > 100
 

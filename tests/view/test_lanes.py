@@ -66,7 +66,7 @@ def test_a_wait_is_cut_into_its_classes_late_member_first():
 def test_ranks_that_look_alike_share_lanes():
     run = pipeline(stages=1, microbatches=2)
     twins = [replace(run.ranks[0], rank=r, members=(r,)) for r in range(4)]
-    odd = rank_report(9, run.ranks[0].bars[:-1] + (replace(run.ranks[0].bars[-1], phase="forward"),),
+    odd = rank_report(9, (*run.ranks[0].bars[:-1], replace(run.ranks[0].bars[-1], phase="forward")),
                       run.step_time_ns, run.ranks[0].memory_curve, 1)  # fmt: skip
     drawing = chart([report("alike", [*twins, odd], run.step_time_ns, gpus=5, axis="dp")])
     assert [lane.title for lane in drawing.lanes] == ["ranks 0–3", "rank 9"]

@@ -47,7 +47,7 @@ IN_BREAKDOWN = {key for key, paint in CLASSES.items() if not paint.hatch}
     [
         ([GANTT[key] for key in sorted(ON_COMPUTE)], 0.12),
         ([GANTT[key] for key in sorted(ON_STREAMS)], 0.06),
-        ([CLASSES[key] for key in sorted(IN_BREAKDOWN)], 0.06),
+        ([CLASSES[key] for key in sorted(IN_BREAKDOWN)], 0.08),
     ],
     ids=["compute row", "stream rows", "breakdown"],
 )
@@ -83,6 +83,6 @@ def test_words_inside_are_readable():
 
 
 def test_memory_colours_are_distinct():
-    names = ("weights", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "buffers",
+    names = ("weights", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "communication",
              "logits", "context", "odd", "odder")  # fmt: skip
     assert len(set(memory_colours(names).values())) == len(names)

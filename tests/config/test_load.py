@@ -1,0 +1,247 @@
+"""What a correct scenario comes down to."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simgpu.config import load_cases, load_scenario
+from simgpu.config.batch import solve_batch
+from simgpu.config.draft import Draft
+from simgpu.config.findings import Findings
+from simgpu.config.recipe import framework_formats
+from simgpu.config.training_block import TrainingBlock
+from simgpu.dtypes import DType
+from simgpu.errors import ScenarioError
+
+BASE = {
+    "model": "llama-2-7b",
+    "cluster": {"topology": "dgx-a100", "gpus": 8},
+    "training": {"sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 64},
+}
+
+
+def case(**blocks):
+    data = {**BASE, **{name: {**BASE.get(name, {}), **block} for name, block in blocks.items()}}
+    (only,) = load_cases(data)
+    return only
+
+
+def test_dp_is_what_is_left_and_ddp_the_default_kind():
+    strategy = case(parallel={"tp": 2, "pp": 2}).strategy
+    assert (strategy.tp, strategy.pp, strategy.dp, strategy.data_parallel) == (2, 2, 2, "ddp")
+    assert case(parallel={"tp": 8}).strategy.data_parallel == "none"
+    assert case(parallel={"tp": 2, "dp": 4}).strategy.dp == 4
+
+
+def test_all_gpus_of_all_nodes_by_default():
+    (only,) = load_cases({**BASE, "cluster": {"topology": "dgx-a100", "nodes": 2}})
+    assert only.cluster.world_size == only.strategy.world_size == 16
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        ({"micro_batch_size": 2, "global_batch_size": 64}, (2, 4)),
+        ({"micro_batch_size": 2, "gradient_accumulation": 3}, (2, 3)),
+        ({"global_batch_size": 64, "gradient_accumulation": 4}, (2, 4)),
+        ({"micro_batch_size": 2, "global_batch_size": 48, "gradient_accumulation": 3}, (2, 3)),
+        ({"micro_batch_size": 2}, (2, 1)),
+    ],
+)
+def test_two_of_the_batch_fields_give_the_third(batch, expected):
+    (only,) = load_cases({**BASE, "training": {"sequence_length": 4096, **batch}})
+    assert (only.training.micro_batch_size, only.training.accumulation) == expected
+
+
+def test_a_wrong_triple_is_answered_with_the_three_ways_to_make_it_right():
+    training = {"sequence_length": 8, "micro_batch_size": 2, "global_batch_size": 32, "gradient_accumulation": 4}
+    with pytest.raises(ScenarioError) as caught:
+        load_cases({**BASE, "training": training})
+    (issue,) = caught.value.issues
+    assert issue.problem == "is not micro_batch_size x dp x gradient_accumulation = 2 x 8 x 4 = 64"
+    assert issue.fix == "set global_batch_size to 64, or gradient_accumulation to 2, or micro_batch_size to 1"
+
+
+@given(st.integers(1, 40), st.integers(1, 600), st.integers(1, 40), st.integers(1, 16))
+def test_every_way_out_of_a_wrong_batch_is_one(micro, total, steps, dp):
+    def solve(**fields):
+        findings = Findings(draft=Draft(data={"training": fields}, source="s"))
+        return solve_batch(TrainingBlock(**fields), dp, findings), findings.issues
+
+    for given_fields in (
+        {"micro_batch_size": micro, "global_batch_size": total, "gradient_accumulation": steps},
+        {"micro_batch_size": micro, "global_batch_size": total},
+        {"global_batch_size": total, "gradient_accumulation": steps},
+    ):
+        solved, issues = solve(**given_fields)
+        if solved is not None:
+            assert solved[0] * solved[1] * dp == total
+            continue
+        (issue,) = issues
+        ways = issue.fix.removeprefix("set ").split(", or ")
+        assert ways
+        for way in ways:
+            name, values = way.split(" to ")
+            for value in values.removesuffix(" (with as many GPUs)").split(" or "):
+                if name == "dp":
+                    assert total % (micro * int(value)) == 0
+                else:
+                    mended, _ = solve(**{**given_fields, name: int(value)})
+                    assert mended is not None, way
+
+
+@pytest.mark.parametrize(
+    ("parallel", "bytes_per_parameter"),
+    [
+        # weights + gradients + optimizer state of DESIGN section 7
+        ({"data_parallel": "ddp"}, (4, 4, 8)),
+        ({"data_parallel": "fsdp"}, (4, 4, 8)),
+        ({"data_parallel": "zero1"}, (2, 2, 12)),
+        ({"data_parallel": "zero2"}, (2, 2, 12)),
+        ({"data_parallel": "zero3"}, (2, 2, 12)),
+        ({"tp": 8}, (2, 4, 12)),
+        ({"tp": 2, "pp": 2, "data_parallel": "ddp"}, (2, 4, 12)),
+        ({"tp": 2, "data_parallel": "fsdp"}, (4, 4, 8)),
+    ],
+)
+def test_number_formats_follow_the_framework(parallel, bytes_per_parameter):
+    training = case(parallel=parallel).training
+    assert (
+        training.param_dtype.bytes, training.grad_dtype.bytes, training.optimizer_bytes_per_parameter
+    ) == bytes_per_parameter  # fmt: skip
+
+
+def test_what_travels_follows_the_framework():
+    reduce = {kind: case(parallel={"data_parallel": kind}).training.reduce_dtype for kind in ("ddp", "fsdp", "zero2")}
+    assert reduce == {"ddp": "fp32", "fsdp": "bf16", "zero2": "bf16"}
+    assert case(parallel={"tp": 2}).training.reduce_dtype == "fp32"
+
+
+@given(st.sampled_from(["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]), st.booleans())
+def test_in_fp32_everything_is_fp32_without_a_master_copy(kind, model_parallel):
+    for precision in (DType.FP32, DType.TF32):
+        formats = framework_formats(kind, model_parallel=model_parallel, precision=precision)
+        assert (formats.param, formats.grad, formats.reduce, formats.master) == (DType.FP32,) * 3 + (None,)
+
+
+def test_formats_can_be_chosen():
+    training = case(
+        parallel={"data_parallel": "zero1"},
+        training={"param_dtype": "fp32", "grad_dtype": "fp16", "reduce_dtype": "fp16"},
+    ).training
+    assert (training.param_dtype, training.grad_dtype, training.reduce_dtype) == ("fp32", "fp16", "fp16")
+    assert training.master_dtype is None  # fp32 weights are their own master
+    assert case(parallel={"tp": 2}, training={"master_dtype": "none"}).training.master_dtype is None
+
+
+def test_options_reach_the_strategy():
+    strategy = load_cases(
+        {
+            **BASE,
+            "ddp": {"bucket_cap_mb": "50 MiB"},
+            "zero": {"overlap_comm": True, "reduce_bucket_size": "2e8", "allgather_bucket_size": "40M"},
+            "fsdp": {"reshard_after_forward": False},
+            "parallel": {"schedule": "GPipe", "pp": 2, "layers_per_stage": [20, 12], "overlap_p2p": True,
+                         "order": ["dp", "pp", "tp"], "sequence_parallel": True},
+            "network": "free",
+            "price_per_gpu_hour": 2.5,
+        }
+    )[0].strategy  # fmt: skip
+    assert strategy.ddp.bucket_cap_mb == 50
+    assert dataclasses.asdict(strategy.zero) == {
+        "overlap_comm": True, "reduce_bucket_size": 200_000_000, "allgather_bucket_size": 40_000_000
+    }  # fmt: skip
+    assert not strategy.fsdp.reshard_after_forward
+    assert (strategy.schedule, strategy.layers_per_stage, strategy.overlap_p2p) == ("gpipe", (20, 12), True)
+    assert strategy.order == ("dp", "pp", "tp")
+    assert not strategy.sequence_parallel  # nothing to shard over at tp 1
+
+
+def test_a_synthetic_model_brings_its_stages():
+    (only,) = load_cases(
+        {
+            "model": {"stages": 4, "forward_ns": "1 ms", "backward_ns": [1, 2, 3, "4 us"], "activation_bytes": "1 KiB"},
+            "cluster": {"topology": "dgx-a100", "gpus": 8},
+            "training": {"micro_batch_size": 1, "gradient_accumulation": 16},
+            "network": "free",
+        }
+    )
+    assert (only.strategy.pp, only.strategy.dp, only.network_free) == (4, 2, True)
+    assert only.model.backward_ns == (1, 2, 3, 4000)
+    assert only.model.activation_bytes == 1024
+
+
+def test_few_micro_batches_are_warned_about():
+    assert "4 pipeline stages" in case(parallel={"pp": 4}, training={"global_batch_size": 4}).warnings[0]
+    assert not case(parallel={"pp": 4}).warnings
+
+
+def test_models_by_dimensions_and_by_file(tmp_path):
+    fields = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}
+    assert load_cases({**BASE, "model": fields})[0].model.parameters == 6_738_415_616
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,'
+        ' "num_attention_heads": 32, "vocab_size": 32000}'
+    )
+    scenario = tmp_path / "s.yaml"
+    for name in ("mine/config.json", "mine"):  # relative to the scenario, not to where we are
+        scenario.write_text(
+            f"model: {name}\ncluster: {{topology: dgx-a100, gpus: 1}}\n"
+            "training: {sequence_length: 8, micro_batch_size: 1}\n"
+        )
+        model = load_cases(scenario)[0].model
+        assert (model.name, model.parameters) == ("mine", 6_738_415_616)
+
+
+def test_overrides_come_before_variants(write):
+    path = write(add="variants: [{name: a, set: {cluster.gpus: 4}}, {name: b}]\n")
+    a, b = load_cases(path, overrides=["cluster.gpus=2", "training.precision=fp16"])
+    assert (a.cluster.world_size, b.cluster.world_size) == (4, 2)
+    assert a.training.precision == b.training.precision == "fp16"
+
+
+def test_overrides_make_sections_and_null_unsets(write):
+    (only,) = load_cases(write(), overrides=["zero.reduce_bucket_size=7", "parallel.data_parallel=zero2"])
+    assert only.strategy.zero.reduce_bucket_size == 7
+    (only,) = load_cases(write(), overrides=["parallel.tp=null", "training.global_batch_size="])
+    assert (only.strategy.tp, only.training.accumulation) == (1, 1)
+
+
+def test_equal_clusters_are_built_once(write):
+    path = write(add="variants: [{name: a, set: {parallel.tp: 1}}, {name: b}, {name: c, set: {cluster.gpus: 4}}]\n")
+    a, b, c = load_cases(path)
+    assert a.cluster is b.cluster
+    assert a.cluster is not c.cluster
+    assert a.model is c.model
+
+
+def test_names(write):
+    scenario = load_scenario(write(add="name: Mine\n"))
+    assert (scenario.name, scenario.stem, scenario.cases[0].name) == ("Mine", "s", "Mine")
+    assert load_scenario(write(name="other.yaml")).name == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("four_vs_eight", ["4 GPUs", "8 GPUs", "8 GPUs with DDP"]),
+        ("pipeline_bubble", ["M = 4", "M = 8", "M = 16", "M = 32"]),
+        ("pipeline_ideal", ["1F1B, M = 16", "1F1B, M = 32", "GPipe, M = 16", "GPipe, M = 32"]),
+        ("zero_stages", ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]),
+        ("tp_across_nodes", None),
+    ],
+)
+def test_bundled_scenarios_load_by_name_without_warnings(name, cases):
+    scenario = load_scenario(name)
+    assert cases is None or [case.name for case in scenario.cases] == cases
+    assert not any(case.warnings for case in scenario.cases)
+
+
+def test_a_users_file_comes_before_a_bundled_one(tmp_path, monkeypatch, write):
+    write(name="four_vs_eight")
+    monkeypatch.chdir(tmp_path)
+    assert len(load_cases("four_vs_eight")) == 1
