@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from simgpu.errors import SimGPUError
 from simgpu.io.text_file import check_writable
+from simgpu.io.user_path import user_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,9 +43,13 @@ class Destination:
         """Return the console that tables are printed on."""
         from rich.console import Console
 
-        console = Console(stderr=self.json_to_stdout, highlight=False)
+        class PipeConsole(Console):
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError  # rich would end the process itself
+
+        console = PipeConsole(stderr=self.json_to_stdout, highlight=False)
         if not console.is_terminal:
-            console = Console(stderr=self.json_to_stdout, highlight=False, width=_PIPE_WIDTH)
+            console.width = _PIPE_WIDTH
         return console
 
 
@@ -80,8 +85,8 @@ def choose_destination(*, stem: str, html: str | None, no_html: bool, json: str 
         raise DestinationError("--html and --no-html exclude each other; fix: give one of them")
     if html == STDOUT:
         raise DestinationError("--html - is not possible: only JSON goes to standard output; fix: name a file")
-    html_path = None if no_html else Path(html or f"{stem}.html").expanduser()
-    json_path = None if json in (None, STDOUT) else Path(str(json)).expanduser()
+    html_path = None if no_html else user_path(html or f"{stem}.html")
+    json_path = None if json in (None, STDOUT) else user_path(str(json))
     if html_path is not None and json_path is not None and html_path.resolve() == json_path.resolve():
         raise DestinationError(f"--html and --json both name {html_path}; fix: name two files")
     for path in (html_path, json_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -90,7 +88,7 @@ def compare(
 def main() -> None:
     """Run the command line; the entry point of ``simgpu`` and ``python -m simgpu``."""
     with guarded():
-        app(prog_name="simgpu" if Path(sys.argv[0]).name != "simgpu" else None)
+        app(prog_name="simgpu")
 
 
 if __name__ == "__main__":

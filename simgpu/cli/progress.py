@@ -20,8 +20,8 @@ class Watch:
     ----------
     cases : int
         How many there are.
-    patience_s : float
-        Seconds before the bar appears.
+    patience_s : float, optional
+        Seconds before the bar appears; PATIENCE_S by default.
 
     Examples
     --------
@@ -32,14 +32,14 @@ class Watch:
     False
     """
 
-    def __init__(self, cases: int, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, cases: int, *, patience_s: float | None = None) -> None:
         self._cases = cases
         self._begun = 0
         self._name = ""
         self._bar: tuple[Progress, TaskID] | None = None
         self._closed = False
         self._lock = threading.Lock()
-        self._timer = threading.Timer(patience_s, self._show)
+        self._timer = threading.Timer(PATIENCE_S if patience_s is None else patience_s, self._show)
         self._timer.daemon = True
         self._timer.start()
 
@@ -61,6 +61,15 @@ class Watch:
             if self._bar is not None:
                 progress, task = self._bar
                 progress.update(task, completed=self._begun - 1, description=name)
+
+    def wait_shown(self, limit_s: float) -> None:
+        """Wait until the bar has appeared, for tests.
+
+        Parameters
+        ----------
+        limit_s : float, seconds
+        """
+        self._timer.join(limit_s)
 
     def close(self) -> None:
         """Take the bar away, or see to it that none appears."""

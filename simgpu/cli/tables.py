@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from simgpu.units import format_bytes, format_count, format_time
+from simgpu.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,32 +75,24 @@ def comparison_table(reports: Sequence[Report]) -> Table:
     -------
     Table
     """
-    costs = any(report.gpu_hours is not None for report in reports)
+    tokens = any(report.tokens_per_s for report in reports)  # a synthetic model has none
+    hours = any(report.gpu_hours is not None for report in reports)
     prices = any(report.cost is not None for report in reports)
     table = Table(title="Runs", title_justify="left")
     table.add_column("run", overflow="fold")
-    for heading in ("GPUs", "step", "tokens/s", "tokens/s/GPU", "MFU", "HFU", "bubble", "overlap", "peak memory"):
+    headings = ["GPUs", "step", *(("tokens/s", "tokens/s/GPU", "MFU", "HFU") if tokens else ()), "bubble", "overlap"]
+    headings += ["peak memory", *(("hours", "GPU-hours") if hours else ()), *(("cost",) if prices else ())]
+    for heading in headings:
         table.add_column(heading, justify="right")
-    if costs:
-        table.add_column("hours", justify="right")
-        table.add_column("GPU-hours", justify="right")
-    if prices:
-        table.add_column("cost", justify="right")
     for report in reports:
         memory = f"{format_bytes(report.peak_memory_bytes)} of {format_bytes(report.capacity_bytes)}"
-        cells: list[str | Text] = [
-            Text(report.name),
-            str(report.gpus),
-            format_time(report.step_time_ns),
-            format_count(report.tokens_per_s),
-            format_count(report.tokens_per_s_per_gpu),
-            _percent(report.mfu),
-            _percent(report.hfu),
-            _percent(report.bubble_fraction),
-            _percent(report.overlap_ratio),
-            memory if report.fits else Text(f"{memory}: OUT OF MEMORY", style="bold red"),
-        ]
-        if costs:
+        cells: list[str | Text] = [Text(report.name), f"{report.gpus:,}", format_time(report.step_time_ns)]
+        if tokens:
+            cells += [_amount(report.tokens_per_s), _amount(report.tokens_per_s_per_gpu)]
+            cells += [_percent(report.mfu), _percent(report.hfu)]
+        cells += [_percent(report.bubble_fraction), _percent(report.overlap_ratio)]
+        cells.append(memory if report.fits else Text(f"{memory}: OUT OF MEMORY", style="bold red"))
+        if hours:
             cells += [_amount(report.hours), _amount(report.gpu_hours)]
         if prices:
             cells.append(_amount(report.cost))

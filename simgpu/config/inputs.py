@@ -17,6 +17,7 @@ from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ModelError, ScenarioError, SimGPUError
 from simgpu.hardware.cluster import Cluster, build_cluster
 from simgpu.io.json_file import read_json
+from simgpu.io.user_path import is_file, is_folder, user_path
 from simgpu.io.yaml_file import FieldPath, YamlFile, read_yaml
 from simgpu.workload.model import Model
 
@@ -78,10 +79,10 @@ class Inputs:
             return SyntheticModel(**asked.model_dump())
         if isinstance(asked, InlineModel):
             return model_from_fields(asked.model_dump(exclude_none=True), name="inline")
-        path = self.folder / Path(asked).expanduser()
-        if path.is_dir() and (path / "config.json").is_file():
+        path = self.folder / user_path(asked)
+        if is_folder(path) and is_file(path / "config.json"):
             path /= "config.json"
-        if path.is_file():
+        if is_file(path):
             config = read_json(path)
             name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
             if not isinstance(config, dict):

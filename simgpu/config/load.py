@@ -16,6 +16,7 @@ from simgpu.config.lookup import find_file, suggest
 from simgpu.config.settings import apply_settings, parse_overrides, variant_settings
 from simgpu.config.structure import check_variants
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.user_path import is_folder, user_path
 from simgpu.io.yaml_file import YamlFile, read_yaml
 
 Source = str | Path | Mapping[str, Any]
@@ -116,7 +117,7 @@ def _open(source: Source) -> tuple[YamlFile, Path | None]:
     text = str(source)
     path = find_file(text, "scenarios", folder=Path())
     if path is None:
-        if Path(text).expanduser().is_dir():
+        if is_folder(user_path(text)):
             issue = Issue(field="", problem="is a folder, not a scenario file", file=text)
         else:
             allowed, fix = suggest(text, "scenarios", folder=Path())

@@ -8,6 +8,7 @@ from typing import Final
 
 import simgpu
 from simgpu.config.near import near_names
+from simgpu.io.user_path import is_file, is_folder, user_path
 
 _SUFFIXES: Final = (".yaml", ".yml")
 
@@ -33,15 +34,15 @@ def find_file(name: str, kind: str, *, folder: Path) -> Path | None:
     >>> find_file("absent", "scenarios", folder=Path()) is None
     True
     """
-    own = folder / Path(name).expanduser()
-    if own.is_file():
+    own = folder / user_path(name)
+    if is_file(own):
         return own
     if looks_like_path(name):
         return None
     for home in _homes(kind):
         for suffix in _SUFFIXES:
             path = home / (name + suffix)
-            if path.is_file():
+            if is_file(path):
                 return path
     return None
 
@@ -87,8 +88,8 @@ def suggest(name: str, kind: str, *, folder: Path) -> tuple[str, str | None]:
     'did you mean four_vs_eight?'
     """
     names = bundled_names(kind)
-    beside = (folder / Path(name).expanduser()).parent
-    files_beside = [path.name for path in beside.iterdir() if path.suffix in _SUFFIXES] if beside.is_dir() else []
+    beside = (folder / user_path(name)).parent
+    files_beside = [path.name for path in beside.iterdir() if path.suffix in _SUFFIXES] if is_folder(beside) else []
     near = near_names(Path(name).stem, names)
     near += [str(Path(name).parent / file) for file in near_names(Path(name).name, files_beside, most=2)]
     return f"a path, or a bundled name: {', '.join(names)}", f"did you mean {' or '.join(near)}?" if near else None

@@ -27,7 +27,9 @@ def near_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
     """
     plain = {_plain(entry): entry for entry in sorted(known, reverse=True)}
     found = difflib.get_close_matches(_plain(name), plain, n=most, cutoff=0.6)
-    return [plain[entry] for entry in found]
+    likeness = [difflib.SequenceMatcher(None, entry, _plain(name)).ratio() for entry in found]
+    # A much better first match needs no second guess beside it.
+    return [plain[entry] for entry, like in zip(found, likeness, strict=True) if like > likeness[0] - 0.1]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

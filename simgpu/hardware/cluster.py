@@ -43,11 +43,11 @@ class Cluster:
     """
 
     name: str
-    machine: Machine
+    machine: Machine = field(repr=False)
     fabric: Fabric
     nodes: int
     gpus_per_node: int
-    links: tuple[Link, ...]
+    links: tuple[Link, ...] = field(repr=False)
     links_per_node: int
     memo: dict[object, Any] = field(default_factory=dict, repr=False)
     _paths: MachinePaths = field(repr=False)

@@ -32,23 +32,35 @@ def check_writable(path: Path) -> None:
         ...
     simgpu.io.text_file.OutputError: absent/x.html: cannot be written: there is no folder absent
     """
+    try:
+        problem = _obstacle(path)
+    except OSError as error:  # a read-only or full file system, a name that is too long
+        problem = error.strerror or str(error)
+    if problem:
+        raise OutputError(f"{path}: cannot be written: {problem}")
+
+
+def _obstacle(path: Path) -> str | None:
     folder = path.parent
     if path.is_dir():
-        raise OutputError(f"{path}: cannot be written: it is a folder; fix: name a file in it")
+        return "it is a folder; fix: name a file in it"
     if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else None
-        raise OutputError(
-            f"{path}: cannot be written: " + (f"{folder} {problem}" if problem else f"there is no folder {folder}")
-        )
-    # The temporary file is made beside the target, so the folder must be open; the target must not be read-only.
-    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise OutputError(f"{path}: cannot be written: permission denied")
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=folder)
-    except OSError as error:  # a read-only or full file system, which access() does not know
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        return f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}"
+    if path.exists() and not os.access(path, os.W_OK):
+        return "permission denied"
+    if _is_special(path):
+        return None
+    if not os.access(folder, os.W_OK | os.X_OK):  # the temporary file is made beside the target
+        return "permission denied"
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=folder)
     os.close(descriptor)
     Path(name).unlink()
+    return None
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether a path is a device or a pipe, which cannot be replaced."""
+    return path.exists() and not path.is_file()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -71,15 +83,11 @@ def write_text(path: Path, text: str) -> None:
     ...     [p.name for p in Path(folder).iterdir()]
     ['x.txt']
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        # A device or a pipe (/dev/stdout) cannot be replaced.
-        try:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
-        return
     temporary: Path | None = None
     try:
+        if _is_special(path):
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
         temporary = Path(name)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from simgpu.units import format_time
 from simgpu.view.figure import GRID, Spec, layout, left_margin, payload, shorten, text, to_figure
 from simgpu.view.lanes import PAINTS, Chart, Drawn, Lane, chart, thinned
 from simgpu.view.palette import CLASSES, GANTT, OVER
+from simgpu.view.placement import Placement, placement
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,7 +25,7 @@ _PLOT_PX = 1100  # width of the plot that room for text is reckoned with
 _TOP_PX = 112  # the legend
 _PASSES = frozenset(("forward", "backward", "recompute"))
 _WORDS = {name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"}
-_HEADER_PX, _COMPUTE_PX, _STREAM_PX, _GROUP_GAP_PX, _VARIANT_GAP_PX = 30, 22, 19, 5, 14
+_ROUNDED = 0.02  # pixels: too thin to see
 
 
 def gantt(reports: Sequence[Report], *, max_bars: int = MAX_BARS) -> go.Figure:
@@ -53,28 +53,27 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
     """Build the Gantt as plain data; ``left`` is the least left margin in pixels."""
     drawing = chart(reports)
     drawn = thinned(drawing.drawn, max_bars)
-    middle, thick, headers, height = _rows(drawing.lanes)
+    rows = placement(drawing.lanes)
     start_ms, end_ms = drawn.start_ns / 1e6, drawn.end_ns / 1e6
     horizon_ms = max([report.step_time_ns / 1e6 for report in reports] + [float(end_ms.max(initial=0.0))]) or 1.0
-    labels = _labels(drawing.lanes)
     hover = _hover(drawing, drawn)
     inside = _inside(drawing, drawn, horizon_ms)
-    outline = np.where((end_ms - start_ms) * _PLOT_PX > 4 * horizon_ms, 0.7, 0.0).astype(np.float32)
+    outline = _outline(drawn, drawing.lanes, horizon_ms)
     data = []
     for code, name in enumerate(PAINTS):
-        rows = np.flatnonzero(drawn.paint == code)
-        if len(rows):
-            lane, marker = drawn.lane[rows], GANTT[name].marker
+        bars = np.flatnonzero(drawn.paint == code)
+        if len(bars):
+            lane, marker = drawn.lane[bars], GANTT[name].marker
             data.append(
                 _trace(name)
                 | {
-                    "base": start_ms[rows],
-                    "x": end_ms[rows] - start_ms[rows],
-                    "y": middle[lane],
-                    "width": thick[lane],
-                    "hovertext": [hover[row] for row in rows],
-                    "text": [inside.get(row, "") for row in rows.tolist()],
-                    "marker": marker | {"line": marker["line"] | {"width": outline[rows]}},
+                    "base": start_ms[bars],
+                    "x": end_ms[bars] - start_ms[bars],
+                    "y": rows.middle[lane],
+                    "width": rows.thickness[lane],
+                    "hovertext": [hover[bar] for bar in bars],
+                    "text": [inside.get(bar, "") for bar in bars.tolist()],
+                    "marker": marker | {"line": marker["line"] | {"width": outline[bars]}},
                 }
             )
     notes = _notes(drawing, len(drawing.drawn), len(drawn))
@@ -82,11 +81,13 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
     return {
         "data": data,
         "layout": layout(
-            height=height + _TOP_PX + bottom,
-            left=max(left, left_margin([label for _, label in labels])),
+            height=rows.height + _TOP_PX + bottom,
+            left=max(left, left_margin(rows.label)),
             top=_TOP_PX,
             bottom=bottom,
             barmode="overlay",
+            bargap=0,
+            bargroupgap=0,
             uniformtext={"minsize": 9, "mode": "hide"},
             legend={
                 "orientation": "h",
@@ -106,17 +107,18 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
                 "gridcolor": GRID,
                 "zeroline": False,
                 "ticks": "outside",
+                "tickformat": ",~f",
             },
             yaxis={
-                "range": [height, 0],
+                "range": [rows.height, 0],
                 "fixedrange": True,
-                "tickvals": middle,
-                "ticktext": [shown for shown, _ in labels],
+                "tickvals": rows.tick,
+                "ticktext": [text(label) + "  " for label in rows.label],
                 "showgrid": False,
                 "zeroline": False,
             },
-            shapes=_frames(reports, drawing.lanes, middle, thick),
-            annotations=[_header(reports[variant], y) for variant, y in headers],
+            shapes=_frames(reports, rows),
+            annotations=[_header(reports[variant], y) for variant, y in zip(rows.variant, rows.header, strict=True)],
         ),
     }
 
@@ -125,40 +127,14 @@ def _notes(drawing: Chart, all_bars: int, drawn_bars: int) -> list[str]:
     notes = []
     if drawn_bars < all_bars:
         notes.append(
-            f"{all_bars:,} bars drawn as {drawn_bars:,}: those too short to see are merged in the colour "
-            "that takes most of their time"
+            f"{all_bars:,} bars drawn as {drawn_bars:,}: those too short to see are merged, in the colour "
+            "of what runs at their middle"
         )
+    if drawing.hidden_streams:
+        notes.append(f"not shown, under 0.1 % of the step: {text(', '.join(drawing.hidden_streams))}")
     if drawing.hidden_ranks:
         notes.append(f"{drawing.hidden_ranks:,} more classes of ranks are not shown")
     return notes
-
-
-def _rows(lanes: Sequence[Lane]) -> tuple[NDArray[np.float64], NDArray[np.float64], list[tuple[int, float]], int]:
-    """Middle and thickness of every lane and the header positions, in pixels from the top."""
-    middle, thick, headers = np.zeros(len(lanes)), np.zeros(len(lanes)), []
-    y = 0.0
-    for i, lane in enumerate(lanes):
-        before = lanes[i - 1] if i else None
-        if before is None or before.variant != lane.variant:
-            y += _VARIANT_GAP_PX if before else 0
-            headers.append((lane.variant, y + _HEADER_PX / 2))
-            y += _HEADER_PX
-        elif before.group != lane.group:
-            y += _GROUP_GAP_PX
-        size = _COMPUTE_PX if lane.stream == "compute" else _STREAM_PX
-        middle[i], thick[i] = y + size / 2, size - 2
-        y += size
-    return middle, thick, headers, int(y) + 4
-
-
-def _labels(lanes: Sequence[Lane]) -> list[tuple[str, str]]:
-    """Tick labels with markup, and as plain text to measure: the first lane of a group carries its title."""
-    labels = []
-    for i, lane in enumerate(lanes):
-        first = i == 0 or (lanes[i - 1].variant, lanes[i - 1].group) != (lane.variant, lane.group)
-        plain = f"{lane.title} · {lane.stream}" if first else f"· {lane.stream}"
-        labels.append((text(plain) + "  ", plain))
-    return labels
 
 
 def _trace(name: str) -> dict[str, Any]:
@@ -181,30 +157,39 @@ def _trace(name: str) -> dict[str, Any]:
 
 def _header(report: Report, y: float) -> dict[str, Any]:
     gpus = f"{report.gpus:,} GPU{'s' if report.gpus != 1 else ''}"
-    words = f"<b>{text(report.name)}</b>   {gpus} · step {format_time(report.step_time_ns)}"
-    words += f" · {text(shorten(report.verdict, 100))}" if report.verdict else ""
+    step = format_time(report.step_time_ns)
+    facts = [gpus] if report.verdict.startswith(step) else [gpus, f"step {step}"]
+    facts += [shorten(report.verdict, 130)] if report.verdict else []
+    words = f"<b>{text(report.name)}</b>   {text(' · '.join(facts))}"
     return {
         "x": 0, "xref": "paper", "xanchor": "left", "y": y, "yanchor": "middle", "showarrow": False,
         "text": words, "align": "left", "font": {"size": 13, **({} if report.fits else {"color": OVER})},
     }  # fmt: skip
 
 
-def _frames(
-    reports: Sequence[Report], lanes: Sequence[Lane], middle: NDArray[np.float64], thick: NDArray[np.float64]
-) -> list[dict[str, Any]]:
-    """Put a pale track behind every lane from the start to the end of its variant's step."""
-    edges = [0, *(i for i, (a, b) in enumerate(pairwise(lanes), 1) if a.variant != b.variant), len(lanes)]
+def _frames(reports: Sequence[Report], rows: Placement) -> list[dict[str, Any]]:
+    """Put a pale track behind the rows of each variant, from the start to the end of its step."""
     shapes: list[dict[str, Any]] = []
-    for low, high in pairwise(edges):
-        if low == high:
-            continue
-        end_ms = reports[lanes[low].variant].step_time_ns / 1e6
-        top, bottom = middle[low] - thick[low] / 2 - 1, middle[high - 1] + thick[high - 1] / 2 + 1
-        box = {"type": "rect", "layer": "below", "x0": 0, "x1": end_ms, "y0": float(top), "y1": float(bottom)}
+    for variant, (top, bottom) in zip(rows.variant, rows.frame, strict=True):
+        end_ms = reports[variant].step_time_ns / 1e6
+        box = {"type": "rect", "layer": "below", "x0": 0, "x1": end_ms, "y0": top, "y1": bottom}
         shapes.append(box | {"fillcolor": "rgba(128,128,128,0.08)", "line": {"width": 0}})
-        end = {"type": "line", "x0": end_ms, "x1": end_ms, "y0": float(top), "y1": float(bottom)}
+        end = {"type": "line", "x0": end_ms, "x1": end_ms, "y0": top, "y1": bottom}
         shapes.append(end | {"line": {"color": "rgba(128,128,128,0.9)", "width": 2}})
     return shapes
+
+
+def _outline(drawn: Drawn, lanes: Sequence[Lane], horizon_ms: float) -> NDArray[np.float32]:
+    """Width of the line around each bar, which decides how plotly.js draws what is thinner than a pixel.
+
+    Without a line it widens such a bar to a whole pixel: good for a rare transfer, wrong where bars are packed,
+    since the last colour would cover all others. With any line it rounds both ends to pixels, so that packed bars
+    share the pixels in proportion to their time.
+    """
+    width_px = (drawn.end_ns - drawn.start_ns) * (_PLOT_PX / (1e6 * horizon_ms))
+    thin_bars = np.bincount(drawn.lane[width_px < 1], minlength=len(lanes))
+    packed = np.array([lane.stream == "compute" for lane in lanes], dtype=np.bool_) | (thin_bars > _PLOT_PX / 6)
+    return np.where(width_px > 4, 0.7, np.where(packed[drawn.lane], _ROUNDED, 0.0)).astype(np.float32)
 
 
 def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:

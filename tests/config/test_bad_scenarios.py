@@ -46,7 +46,7 @@ def issues(path, **options):
         ("  tp: 2", "  data_parallel: fsdp2", "tp", "allowed: none, ddp, zero1, zero2, zero3, fsdp; fix: use fsdp"),
         ("  tp: 2", "  tensor_model_parallel_size: 2", "tp", "fix: use parallel.tp"),
         ("parallel:\n  tp: 2", "parallel: 2", "parallel", "parallel = 2: is not a mapping of fields"),
-        ("global_batch_size: 64", "global_batch_size: 63", "global", "is not a multiple of dp x micro_batch_size = 4 x 1"),
+        ("global_batch_size: 64", "global_batch_size: 63", "global", "is not a multiple of dp x micro_batch_size"),
         ("global_batch_size: 64", "train_batch_size: 64", "global", "fix: use training.global_batch_size"),
         ("micro_batch_size: 1", "per_device_train_batch_size: 1", "micro", "fix: use training.micro_batch_size"),
         ("micro_batch_size: 1", "train_micro_batch_size_per_gpu: 1", "micro", "fix: use training.micro_batch_size"),

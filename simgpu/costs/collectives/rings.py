@@ -154,7 +154,8 @@ def _across(
     chains = {}
     for node, found in orders.items():
         nic, entry = doors[node][number]
-        chains[node] = _chain(cluster, found[number % len(found)], entry, nic)
+        first = entry if root is None or root not in found[0] else root
+        chains[node] = _chain(cluster, found[number % len(found)], first, nic)
     nodes = list(chains)
     if root is not None:  # start where the data is
         start = nodes.index(cluster.node_of(root))
@@ -189,9 +190,9 @@ def _doors(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...
     return tuple(sorted(found.items()))
 
 
-def _chain(cluster: Cluster, order: tuple[int, ...], entry: int, nic: int) -> list[int]:
-    """Members of one node from the entry on; the last one as near to the NIC as the links allow."""
-    start = order.index(entry)
+def _chain(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> list[int]:
+    """Members of one node from ``first`` on; the last one as near to the NIC as the links allow."""
+    start = order.index(first)
     chain = [*order[start:], *order[:start]]
     if len(chain) < 3:
         return chain
