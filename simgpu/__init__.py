@@ -35,7 +35,27 @@ _HOMES = {
     "write_html": "simgpu.view.report",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - kept in one place with the modules
+__all__ = [
+    "Case",
+    "DeadlockError",
+    "ModelError",
+    "Program",
+    "ProgramError",
+    "Report",
+    "Scenario",
+    "ScenarioError",
+    "SimGPUError",
+    "Timeline",
+    "TopologyError",
+    "compare",
+    "gantt",
+    "load_scenario",
+    "play_case",
+    "run",
+    "runs_to_json",
+    "simulate",
+    "write_html",
+]
 
 if TYPE_CHECKING:
     from simgpu.api import play_case, run, simulate

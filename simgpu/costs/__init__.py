@@ -1,1 +1,1 @@
-
+"""What ops and transfers cost: device physics, no schedules."""

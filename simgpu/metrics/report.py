@@ -80,6 +80,7 @@ class Report:
     peak_flops_used: float  # FLOP/s of one GPU that MFU divides by
     bubble_fraction: float
     bubble_over_ideal: float
+    ideal_bubble_fraction: float  # (p-1)/(m+p-1): equal stages, free network; 0 without a pipeline
     overlap_ratio: float
     breakdown_ns: Mapping[str, float]
     ranks: tuple[RankReport, ...]

@@ -54,6 +54,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         peak_flops_used=facts.peak_flops_per_s,
         bubble_fraction=mean["bubble"] / step_ns if step_ns else 0.0,
         bubble_over_ideal=mean["bubble"] / compute_ns if compute_ns else 0.0,
+        ideal_bubble_fraction=(facts.stages - 1) / (facts.microbatches + facts.stages - 1),
         overlap_ratio=_overlap_ratio(ranks),
         breakdown_ns=mean,
         ranks=ranks,
@@ -69,7 +70,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         cost=gpu_hours * facts.price_per_gpu_hour if priced else None,  # type: ignore[operator]
         timeline=timeline,
     )
-    return replace(report, verdict=describe_run(report, facts))
+    return replace(report, verdict=describe_run(report, facts.advice))
 
 
 def _rank_report(timeline: Timeline, index: int) -> RankReport:

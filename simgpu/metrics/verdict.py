@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simgpu.metrics.facts import RunFacts
-from simgpu.metrics.report import RankReport, Report
+from simgpu.metrics.report import Report
 from simgpu.units import format_time
 
 GIB = 1 << 30
@@ -19,43 +18,41 @@ WORDS = {
     "straggler": "waiting for stragglers",
     "host": "waiting for the host",
 }
+LINK_WORDS = {"nvlink": "NVLink", "pcie": "PCIe", "network": "the network", "host_memory": "host memory"}
 NOTABLE = 0.005
 """Shares of the step below this are not worth a sentence."""
 
 
-def describe_run(report: Report, facts: RunFacts) -> str:
-    """One run in a sentence: out of memory first, else where the step goes."""
-    advice = facts.advice
+def describe_run(report: Report, advice: Sequence[str] = ()) -> str:
+    """One run in a sentence: out of memory first, with what could be changed; else where the step goes."""
     if not report.fits:
-        worst = max(report.ranks, key=lambda rank: rank.peak_memory_bytes - rank.capacity_bytes)
-        text = describe_overflow(worst)
-        return text + (f". To make it fit: {'; '.join(advice)}" if advice else "")
+        return describe_overflow(report) + (f". To make it fit: {'; '.join(advice)}" if advice else "")
     compute = sum(v for k, v in report.breakdown_ns.items() if k.startswith("compute."))
-    parts = [f"{_share(compute, report)} compute", *(f"{share} {words}" for share, words in lost_time(report))]
-    if report.bubble_fraction >= NOTABLE and facts.stages > 1:
-        parts.append(describe_bubble(report, facts))
+    parts = ", ".join(
+        [f"{_share(compute, report)} compute", *(f"{share} {words}" for share, words in lost_time(report))]
+    )
     memory = f"{report.peak_memory_bytes / GIB:.1f} of {report.capacity_bytes / GIB:.1f} GiB"
     rate = f", {report.tokens_per_s:,.0f} tokens/s" if report.tokens_per_s else ""
-    return f"{format_time(report.step_time_ns)} per step{rate}: {_joined(parts)}; peak memory {memory}"
+    return f"{format_time(report.step_time_ns)} per step{rate}: {parts}; peak memory {memory}"
 
 
-def describe_overflow(rank: RankReport) -> str:
-    """Say where, when and by how much memory runs out.
-
-    The largest categories at the peak are listed; GiB.
-    """
+def describe_overflow(report: Report) -> str:
+    """Say where, when and by how much memory runs out, with the largest categories at the peak in GiB."""
+    rank = max(report.ranks, key=lambda rank: rank.peak_memory_bytes - rank.capacity_bytes)
     when = next((time for time, total in rank.memory_curve if total > rank.capacity_bytes), 0)
+    at = f"at {format_time(when)}" if when else "before the first step"
     largest = ", ".join(f"{name} {size / GIB:.1f}" for name, size in list(rank.memory_at_peak_bytes.items())[:4])
     return (
-        f"OUT OF MEMORY on rank {rank.rank} at {format_time(when)}: "
+        f"OUT OF MEMORY on rank {rank.rank} {at}: "
         f"{rank.peak_memory_bytes / GIB:.1f} of {rank.capacity_bytes / GIB:.1f} GiB ({largest})"
     )
 
 
-def describe_bubble(report: Report, facts: RunFacts) -> str:
-    """Set the bubble beside (p-1)/(m+p-1), that of equal stages and a free network, and name the busiest stage."""
-    ideal = (facts.stages - 1) / (facts.microbatches + facts.stages - 1)
-    text = f"equal stages and a free network would idle {ideal:.1%}"
+def describe_bubble(report: Report) -> str:
+    """Set the bubble beside that of equal stages and a free network, and name the busiest stage."""
+    if not report.ideal_bubble_fraction:
+        return ""
+    text = f"equal stages and a free network would idle {percent(report.ideal_bubble_fraction)}"
     work = {
         rank.stages: sum(value for name, value in rank.breakdown_ns.items() if name.startswith("compute."))
         for rank in report.ranks
@@ -63,9 +60,9 @@ def describe_bubble(report: Report, facts: RunFacts) -> str:
     busiest = max(work, key=lambda stages: work[stages])
     mean = sum(work.values()) / len(work)
     excess = work[busiest] / mean - 1 if mean else 0.0
-    if excess < NOTABLE:
-        return f"({text})"
-    return f"({text}; stage {busiest[0]} has {excess:.1%} more work than the mean)"
+    if excess >= NOTABLE:
+        text += f"; stage {busiest[0]} has {percent(excess)} more work than the mean"
+    return f" ({text})"
 
 
 def lost_time(report: Report) -> list[tuple[str, str]]:
@@ -75,14 +72,14 @@ def lost_time(report: Report) -> list[tuple[str, str]]:
         key=lambda item: -item[0],
     )
     return [
-        (_share(value, report), WORDS[name] + _over(report, name))
+        (_share(value, report), WORDS[name] + (describe_bubble(report) if name == "bubble" else _over(report, name)))
         for value, name in lost
         if report.step_time_ns and value / report.step_time_ns >= NOTABLE
     ]
 
 
 def compare(reports: Sequence[Report]) -> str:
-    """Several runs in a few sentences; the first that fits is what the others are measured against.
+    """Several runs in a few sentences, one per line; the first that fits is what the others are measured against.
 
     Speed is tokens per second, so runs of different batch compare too; efficiency is the speed-up over the ratio of
     GPUs.
@@ -90,16 +87,16 @@ def compare(reports: Sequence[Report]) -> str:
     if len(reports) == 1:
         return reports[0].verdict
     fitting = [report for report in reports if report.fits]
-    sentences = []
-    if fitting and fitting[0].tokens_per_s:
-        base = fitting[0]
-        sentences = [_against(base, other) for other in fitting[1:]]
-        if len(fitting) == 1:
-            sentences = [f"Only {base.name} fits: {base.verdict}"]
+    if not fitting:
+        lines = ["None of them fits"]
+    elif len(fitting) == 1:
+        lines = [f"Only {fitting[0].name} fits: {fitting[0].verdict}"]
+    elif fitting[0].tokens_per_s:
+        lines = [_against(fitting[0], other) for other in fitting[1:]]
     else:
-        sentences = [f"{report.name}: {report.bubble_fraction:.1%} bubble" for report in fitting]
-    sentences += [f"{report.name}: {report.verdict}" for report in reports if not report.fits]
-    return ". ".join(sentences) + "."
+        lines = [f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report))}" for report in fitting]
+    lines += [f"{report.name}: {describe_overflow(report)}" for report in reports if not report.fits]
+    return "\n".join(lines)
 
 
 def _against(base: Report, other: Report) -> str:
@@ -109,7 +106,7 @@ def _against(base: Report, other: Report) -> str:
         left, right = f"{other.name} ({other.gpus} GPUs)", f"{base.name} ({base.gpus})"
         if other.name == f"{other.gpus} GPUs" and base.name == f"{base.gpus} GPUs":
             left, right = other.name, str(base.gpus)
-        verb, efficiency = "are", f" ({ratio / scale:.0%})"
+        verb, efficiency = "are", f" ({100 * ratio / scale:.0f} %)"
     else:
         left, right, verb, efficiency = other.name, base.name, "is", ""
     if 0.995 <= ratio <= 1.005:
@@ -122,13 +119,19 @@ def _against(base: Report, other: Report) -> str:
     return text + (f": {reasons[0][0]} of the step is {reasons[0][1]}" if reasons else ": nearly all of it computes")
 
 
-def _joined(parts: Sequence[str]) -> str:
-    return ", ".join(parts).replace(", (", " (")
-
-
 def _share(value_ns: float, report: Report) -> str:
-    share = value_ns / report.step_time_ns if report.step_time_ns else 0.0
-    return f"{share:.0%}" if share >= 0.095 or share == 0 else f"{share:.1%}"
+    return percent(value_ns / report.step_time_ns if report.step_time_ns else 0.0)
+
+
+def percent(share: float) -> str:
+    """Write a share for people.
+
+    Examples
+    --------
+    >>> percent(3 / 19)
+    '15.8 %'
+    """
+    return f"{100 * share:.1f} %"
 
 
 def _over(report: Report, name: str) -> str:
@@ -140,4 +143,4 @@ def _over(report: Report, name: str) -> str:
     if not moved:
         return ""
     busiest = max(moved, key=lambda transfer: transfer.count * transfer.mean_ns)
-    return f" over {kinds[busiest.bottleneck]}"
+    return f" over {LINK_WORDS.get(kinds[busiest.bottleneck], kinds[busiest.bottleneck])}"

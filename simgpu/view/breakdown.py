@@ -82,6 +82,7 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
                 "title": {"text": "ms of the step, mean over ranks", "font": {"size": 12}, "standoff": 8},
                 "range": [0, longest * 1.01e-6],
                 "gridcolor": GRID,
+                "tickformat": ",~f",
                 "zeroline": False,
             },
             yaxis={

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def layout(*, height: int, left: int, top: int = 40, bottom: int = 44, **more: A
     } | more
 
 
-def left_margin(labels: tuple[str, ...] | list[str]) -> int:
+def left_margin(labels: Sequence[str]) -> int:
     """Pixels that the longest label needs at 12 px, so that no label is cut.
 
     Examples
@@ -130,7 +131,7 @@ def to_json(value: object) -> str:
     '{"name":"\\u003c/script\\u003e","x":{"dtype":"f8","bdata":"AAAAAAAA8D8="}}'
     """
     dumped = json.dumps(value, default=_array, separators=(",", ":"), allow_nan=False)
-    return dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return dumped.replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _array(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,12 +32,18 @@ class Lane:
     title : str
         ``stage 2 · rank 2``.
     stream : str
+        ``compute``, ``dp``, ``pp send forward``, ...
     """
 
     variant: int
     group: int
     title: str
     stream: str
+
+    @property
+    def band(self) -> str:
+        """Streams of one axis are drawn together: the first word of their names."""
+        return self.stream.split(" ")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +58,7 @@ class Drawn:
     first, count : (n,) int64
         Which metrics' bars it stands for: ``bars[first : first + count]``.
     mixed : (n,) bool
-        Bars of several kinds, drawn in the colour that takes most of the time.
+        Bars of several kinds, drawn in the colour of what runs at their middle.
     """
 
     lane: NDArray[np.int64]
@@ -74,6 +81,7 @@ class Chart:
     drawn: Drawn
     bars: tuple[Bar, ...]
     hidden_ranks: int  # classes of ranks left out
+    hidden_streams: tuple[str, ...]  # streams that no eye would find
 
 
 def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
@@ -102,17 +110,30 @@ def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
     bars: list[Bar] = []
     rows: list[tuple[int, int, int, int, int, int]] = []
     hidden = 0
+    unseen: dict[str, None] = {}
     for variant, report in enumerate(reports):
         classes = class_titles(report)
         shown = _spread(classes, max_ranks)
         hidden += len(classes) - len(shown)
         for group, (rank, title) in enumerate(shown):
-            for stream, streamed in _by_stream(rank.bars):
+            found = [
+                (Lane(variant=variant, group=group, title=title, stream=stream), streamed)
+                for stream, streamed in _by_stream(rank.bars)
+            ]
+            busy_ns: Counter[str] = Counter()
+            for lane, streamed in found:
+                busy_ns[lane.band] += sum(bar.duration_ns for bar in streamed)
+            for lane, streamed in found:
+                if lane.stream != "compute" and 1000 * busy_ns[lane.band] < report.step_time_ns:
+                    unseen[lane.band] = None
+                    continue
                 _place(streamed, len(lanes), len(bars), rows)
                 bars += streamed
-                lanes.append(Lane(variant=variant, group=group, title=title, stream=stream))
+                lanes.append(lane)
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    return Chart(lanes=tuple(lanes), drawn=_joined(table), bars=tuple(bars), hidden_ranks=hidden)
+    return Chart(
+        lanes=tuple(lanes), drawn=_joined(table), bars=tuple(bars), hidden_ranks=hidden, hidden_streams=tuple(unseen)
+    )
 
 
 def class_titles(report: Report) -> list[tuple[RankReport, str]]:
@@ -226,7 +247,10 @@ def _joined(table: NDArray[np.int64]) -> Drawn:
 
 
 def thinned(drawn: Drawn, most: int, *, pixels: int = 1200) -> Drawn:
-    """Merge bars too short to see until at most ``most`` remain; each merged bar has its dominant colour.
+    """Merge bars too short to see until at most ``most`` remain, in the colour of what runs at their middle.
+
+    That is a fair sample: over many merged bars every kind gets its share, where the dominant colour of each would
+    hide whatever takes a third of the time everywhere.
 
     Parameters
     ----------
@@ -257,14 +281,18 @@ def _merged(drawn: Drawn, bin_ns: int) -> Drawn:
     same[1:] = (drawn.lane[1:] == drawn.lane[:-1]) & (place[1:] == place[:-1]) & short[1:] & short[:-1]
     heads = np.flatnonzero(~same)
     tails = np.append(heads[1:], len(drawn)) - 1
-    time_by_paint = np.zeros((len(heads), len(PAINTS)), dtype=np.int64)
-    np.add.at(time_by_paint, (np.cumsum(~same) - 1, drawn.paint), length)
+    group = np.cumsum(~same) - 1
+    lane, start, end = drawn.lane[heads], drawn.start_ns[heads], drawn.end_ns[tails]
+    span = int(drawn.end_ns.max()) + 1
+    middle = np.searchsorted(drawn.lane * span + drawn.start_ns, lane * span + (start + end) // 2, side="right") - 1
+    several = np.zeros(len(heads), dtype=np.bool_)
+    np.logical_or.at(several, group, drawn.paint != drawn.paint[heads][group])
     return Drawn(
-        lane=drawn.lane[heads],
-        paint=time_by_paint.argmax(axis=1),
-        start_ns=drawn.start_ns[heads],
-        end_ns=drawn.end_ns[tails],
+        lane=lane,
+        paint=drawn.paint[middle],
+        start_ns=start,
+        end_ns=end,
         first=drawn.first[heads],
         count=drawn.first[tails] + drawn.count[tails] - drawn.first[heads],
-        mixed=np.count_nonzero(time_by_paint, axis=1) > 1,
+        mixed=several,
     )

@@ -111,6 +111,7 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
                 "gridcolor": GRID,
                 "zeroline": False,
                 "ticks": "outside",
+                "tickformat": ",~f",
                 "anchor": "free",
                 "position": 0,
             },

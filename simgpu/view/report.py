@@ -29,7 +29,7 @@ _BREAKDOWN = (
     "Every nanosecond of the step belongs to exactly one part, so the parts add up to the step. Exposed communication "
     "is the part that no computation hides; a bubble is waiting for a pipeline neighbour."
 )
-_MEMORY = "Memory held by a GPU over the same step, one curve for each class of ranks, first stage darkest."
+_MEMORY = "Memory held by a GPU over the same step, one curve for each class of ranks; the dot is the peak."
 _TRANSFERS = (
     "Operations by size, longest in sum first, counted on one rank. Bus bandwidth is nccl-tests' measure: what the "
     "links carry, whatever the operation and the number of ranks."

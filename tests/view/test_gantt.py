@@ -1,5 +1,7 @@
 """The Gantt as data and as a plotly Figure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,40 @@ def test_figure_for_notebooks_has_the_same_bars():
     for shown, meant in zip(figure.data, spec["data"], strict=True):
         np.testing.assert_array_equal(shown.base, meant["base"])
         np.testing.assert_array_equal(shown.x, meant["x"])
+
+
+def outlines(runs):
+    spec = gantt.spec(runs)
+    return {
+        one["name"]: set(np.asarray(one["marker"]["line"]["width"], dtype=float).round(3).tolist())
+        for one in spec["data"]
+    }
+
+
+def test_packed_bars_share_pixels_and_rare_ones_stay_visible():
+    # A line makes plotly.js round to pixels; without one it widens a bar to a whole pixel.
+    packed = outlines([pipeline(stages=2, microbatches=400, send_ns=MS // 100)])
+    assert packed["exposed pp (pipeline)"] == {0.02}
+    assert 0.0 not in packed["forward"]
+    assert outlines([pipeline(stages=2, microbatches=20, send_ns=MS // 100)])["pp transfer"] == {0.0}
+    assert outlines([pipeline(stages=2, microbatches=4)])["forward"] == {0.7}
+
+
+def test_streams_of_one_axis_stand_close_together():
+    run = pipeline(stages=2)
+    moved = [
+        replace(rank, bars=tuple(replace(bar, stream=f"pp recv {bar.name[0]}") if bar.stream == "pp" and i % 2 else bar
+                                 for i, bar in enumerate(rank.bars)))
+        for rank in run.ranks
+    ]  # fmt: skip
+    labels = gantt.spec([replace(run, ranks=tuple(moved))])["layout"]["yaxis"]["ticktext"]
+    assert [label.strip() for label in labels].count("· pp") == 2
+
+
+def test_header_does_not_say_the_step_twice():
+    run = replace(ddp(), verdict="210 ms per step: fine")
+    (header,) = gantt.spec([run])["layout"]["annotations"]
+    assert header["text"].count("210 ms") == 1
 
 
 def test_nothing_to_draw():

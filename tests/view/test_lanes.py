@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simgpu.metrics.activity import Bar
 from simgpu.view.lanes import PAINTS, Drawn, chart, member_text, thinned
 
 from .reports import MS, ddp, pipeline, rank_report, report
@@ -125,7 +126,7 @@ def test_thinning_keeps_order_extent_and_every_bar(drawn, most):
             assert (thin.start_ns[after][1:] >= thin.end_ns[after][:-1]).all()
 
 
-def test_a_merged_bar_has_the_colour_of_most_of_its_time():
+def test_a_merged_bar_has_the_colour_of_its_middle():
     starts = np.array([0, 10, 40], dtype=np.int64)
     ends = np.array([10, 40, 10_000], dtype=np.int64)
     zero = np.zeros(3, dtype=np.int64)
@@ -135,6 +136,28 @@ def test_a_merged_bar_has_the_colour_of_most_of_its_time():
     assert thin.paint.tolist() == [1, 0]
     assert thin.mixed.tolist() == [True, False]
     assert (thin.start_ns.tolist(), thin.end_ns.tolist()) == ([0, 40], [40, 10_000])
+
+
+def test_merging_is_fair_to_what_takes_a_quarter_everywhere():
+    count = 8_000
+    lengths = np.random.default_rng(1).integers(1, 101, count) * np.where(np.arange(count) % 2, 1, 3)
+    ends = lengths.cumsum()
+    drawn = Drawn(lane=np.zeros(count, dtype=np.int64), paint=np.arange(count) % 2, start_ns=ends - lengths,
+                  end_ns=ends, first=np.arange(count), count=np.ones(count, dtype=np.int64),
+                  mixed=np.zeros(count, dtype=np.bool_))  # fmt: skip
+    thin = thinned(drawn, 700, pixels=601)
+    assert len(thin) <= 700
+    share = (thin.end_ns - thin.start_ns)[thin.paint == 1].sum() / ends[-1]
+    assert 0.2 < share < 0.3
+
+
+def test_streams_too_small_to_see_are_named_not_drawn():
+    run = ddp()
+    tiny = Bar(rank=0, stream="norm", start_ns=0, end_ns=1000, kind="transfer", name="all_reduce", axis="dp")
+    rank = replace(run.ranks[0], bars=(*run.ranks[0].bars, tiny))
+    drawing = chart([replace(run, ranks=(rank,))])
+    assert [lane.stream for lane in drawing.lanes] == ["compute", "dp"]
+    assert drawing.hidden_streams == ("norm",)
 
 
 def test_few_bars_are_left_alone():

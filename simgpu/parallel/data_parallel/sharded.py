@@ -12,6 +12,8 @@ from simgpu.parallel.data_parallel.plan import (
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
+ROOT_KINDS = ("embedding", "head")
+
 
 def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
     """FSDP 2: one group per block, the rest (embedding, final norm, head) in the root group.
@@ -21,8 +23,8 @@ def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
     The root is not resharded after forward, so a step of one microbatch over L blocks gathers 2L + 1 times. Gathers
     are in the compute precision, reductions in ``reduce_dtype``, and every microbatch reduces.
     """
-    blocks: list[tuple[int, ...]] = [(unit,) for unit, kind in enumerate(weights.kinds) if kind not in ("embedding", "head")]
-    root = tuple(unit for unit, kind in enumerate(weights.kinds) if kind in ("embedding", "head"))
+    root = tuple(unit for unit, kind in enumerate(weights.kinds) if kind in ROOT_KINDS)
+    blocks: list[tuple[int, ...]] = [(unit,) for unit in range(len(weights.kinds)) if unit not in root]
     reshard = strategy.fsdp.reshard_after_forward
     groups = [(units, reshard) for units in blocks] + ([(root, False)] if root else [])
     return _sharded(weights, training, strategy, groups, overlap=True)
