@@ -79,10 +79,11 @@ def lost_time(report: Report) -> list[tuple[str, str]]:
 
 
 def compare(reports: Sequence[Report]) -> str:
-    """Several runs in a few sentences, one per line; the first that fits is what the others are measured against.
+    """Several runs in a few sentences, one per line.
 
-    Speed is tokens per second, so runs of different batch compare too; efficiency is the speed-up over the ratio of
-    GPUs.
+    Each is measured against the first that fits on the same device, and the first of a device against the first of
+    all. Speed is tokens per second, so runs of different batch compare too; the share in parentheses is the speed-up
+    over the ratio of GPUs.
     """
     if len(reports) == 1:
         return reports[0].verdict
@@ -92,23 +93,27 @@ def compare(reports: Sequence[Report]) -> str:
     elif len(fitting) == 1:
         lines = [f"Only {fitting[0].name} fits: {fitting[0].verdict}"]
     elif fitting[0].tokens_per_s:
-        lines = [_against(fitting[0], other) for other in fitting[1:]]
+        lines = [_against(_base(fitting, other), other) for other in fitting[1:]]
     else:
         lines = [f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report))}" for report in fitting]
     lines += [f"{report.name}: {describe_overflow(report)}" for report in reports if not report.fits]
     return "\n".join(lines)
 
 
+def _base(reports: Sequence[Report], other: Report) -> Report:
+    alike = [report for report in reports if report.ranks[0].device == other.ranks[0].device]
+    return reports[0] if alike[0] is other else alike[0]
+
+
 def _against(base: Report, other: Report) -> str:
     ratio = other.tokens_per_s / base.tokens_per_s
-    scale = other.gpus / base.gpus
+    left, right, verb, efficiency = other.name, base.name, "is", ""
     if other.gpus != base.gpus:
-        left, right = f"{other.name} ({other.gpus} GPUs)", f"{base.name} ({base.gpus})"
-        if other.name == f"{other.gpus} GPUs" and base.name == f"{base.gpus} GPUs":
-            left, right = other.name, str(base.gpus)
-        verb, efficiency = "are", f" ({100 * ratio / scale:.0f} %)"
-    else:
-        left, right, verb, efficiency = other.name, base.name, "is", ""
+        efficiency = f" ({100 * ratio * base.gpus / other.gpus:.0f} %)"
+        if (left, right) == (f"{other.gpus} GPUs", f"{base.gpus} GPUs"):
+            right, verb = str(base.gpus), "are"
+        else:
+            left, right = f"{left} on {other.gpus} GPUs", f"{right} on {base.gpus}"
     if 0.995 <= ratio <= 1.005:
         text = f"{left} {verb} as fast as {right}"
     elif ratio > 1:

@@ -131,7 +131,7 @@ def to_json(value: object) -> str:
     '{"name":"\\u003c/script\\u003e","x":{"dtype":"f8","bdata":"AAAAAAAA8D8="}}'
     """
     dumped = json.dumps(value, default=_array, separators=(",", ":"), allow_nan=False)
-    return dumped.replace(">", "\\u003e").replace("&", "\\u0026")
+    return dumped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _array(value: object) -> object:

