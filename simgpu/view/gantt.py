@@ -25,6 +25,7 @@ _PLOT_PX = 1100  # width of the plot that room for text is reckoned with
 _TOP_PX = 112  # the legend
 _PASSES = frozenset(("forward", "backward", "recompute"))
 _WORDS = {name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"}
+_HEADLINE = 125  # characters that fit above the rows, also on paper
 _ROUNDED = 0.02  # pixels: too thin to see
 
 
@@ -159,8 +160,9 @@ def _header(report: Report, y: float) -> dict[str, Any]:
     gpus = f"{report.gpus:,} GPU{'s' if report.gpus != 1 else ''}"
     step = format_time(report.step_time_ns)
     facts = [gpus] if report.verdict.startswith(step) else [gpus, f"step {step}"]
-    facts += [shorten(report.verdict, 130)] if report.verdict else []
-    words = f"<b>{text(report.name)}</b>   {text(' · '.join(facts))}"
+    facts += [report.verdict] if report.verdict else []
+    name = shorten(report.name, 70)
+    words = f"<b>{text(name)}</b>   {text(shorten(' · '.join(facts), _HEADLINE - len(name)))}"
     return {
         "x": 0, "xref": "paper", "xanchor": "left", "y": y, "yanchor": "middle", "showarrow": False,
         "text": words, "align": "left", "font": {"size": 13, **({} if report.fits else {"color": OVER})},

@@ -16,7 +16,7 @@ from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten, to_
 
 # The page may run its own script and style and nothing else: no request to any host, even if a name slipped through.
 _POLICY = (
-    "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "form-action 'none'; base-uri 'none'"
 )
 
@@ -44,7 +44,7 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     reports : sequence of Report
         The variants, in the order shown.
     title, verdict, subtitle : str
-        Plain text; the verdict is the headline.
+        Plain text. The first line of the verdict is the headline, each further line a finding under it.
 
     Returns
     -------
@@ -83,6 +83,7 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
         f'<script type="application/json" data-figure="{name}">{to_json(figure)}</script>'
         for name, figure in figures.items()
     )
+    headline, *findings = [line for line in verdict.splitlines() if line.strip()] or [title]
     bad = ' class="bad"' if reports and not any(report.fits for report in reports) else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -97,7 +98,8 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
 <body>
 <header>
 <p class="title">{markup.escape(title)}</p>
-<h1{bad}>{markup.escape(verdict)}</h1>
+<h1{bad}>{markup.escape(headline)}</h1>
+{"".join(f"<p class=finding>{markup.escape(line)}</p>" for line in findings)}
 {f"<p class=how>{markup.escape(subtitle)}</p>" if subtitle else ""}
 </header>
 {body}
@@ -159,18 +161,22 @@ def _asset(name: str) -> str:
 
 
 def _remarks(reports: Sequence[Report]) -> str:
-    """Warnings of each run, then what its figures rest on."""
+    """List the warnings of each run, then what its figures rest on; what several runs share is said once."""
     items = []
     for report in reports:
         items += [f"<b>{markup.escape(report.name)}</b>: {markup.escape(warning)}" for warning in report.warnings]
+    rests: dict[str, list[str]] = {}
     for report in reports:
         devices = ", ".join(dict.fromkeys(rank.device for rank in report.ranks))
         sources = ", ".join(sorted({one.source for one in report.transfers if one.source}))
-        words = [f"GPUs: {devices}"] if devices else []
+        words = [f"simulated GPUs are {devices}"] if devices else []
         if report.peak_flops_used:
             words.append(f"MFU counts against {format_count(report.peak_flops_used)}FLOP/s per GPU, dense")
         if sources:
             words.append(f"transfer times are {sources}")
-        if words:
-            items.append(f"{markup.escape(report.name)}: {markup.escape('; '.join(words))}.")
+        rests.setdefault("; ".join(words), []).append(report.name)
+    for fact, names in rests.items():
+        if fact:
+            who = "All variants" if 1 < len(names) == len(reports) else ", ".join(names)
+            items.append(f"{markup.escape(who)}: {markup.escape(fact)}.")
     return "<ul class=warnings>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"

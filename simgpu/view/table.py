@@ -46,7 +46,7 @@ def summary(reports: Sequence[Report]) -> str:
             _cell(f"{report.tokens_per_s:,.0f}" if report.tokens_per_s else "–"),
             _cell(f"{report.tokens_per_s_per_gpu:,.0f}" if report.tokens_per_s else "–"),
             _cell(_percent(report.mfu) if report.mfu else "–"),
-            _cell(_percent(report.bubble_fraction)),
+            _cell(_bubble(report)),
             _cell(_percent(report.overlap_ratio) if report.transfers else "none sent"),
             _cell(format_bytes(report.peak_memory_bytes), "" if report.fits else "bad"),
             _cell(format_bytes(report.capacity_bytes)),
@@ -79,7 +79,7 @@ def transfers(reports: Sequence[Report]) -> str:
     """
     heads = [
         "operation", "axis", "ranks", "payload", "per step", "mean time", "time per step", "bus bandwidth",
-        "algorithm", "limited by", "figure",
+        "algorithm", "limited by", "source",
     ]  # fmt: skip
     parts = []
     for number, report in enumerate(reports):
@@ -134,6 +134,11 @@ def _table(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (
 
 def _cell(content: str, kind: str = "") -> str:
     return f'<td class="{kind}">{content}</td>' if kind else f"<td>{content}</td>"
+
+
+def _bubble(report: Report) -> str:
+    ideal = f" <small>(ideal {_percent(report.ideal_bubble_fraction)})</small>" if report.ideal_bubble_fraction else ""
+    return _percent(report.bubble_fraction) + ideal
 
 
 def _percent(fraction: float) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -73,6 +74,17 @@ def test_verdict_comes_first(page):
     assert page.index("<h1") < page.index("<table") < page.index('id="timeline"') < page.index('id="memory"')
 
 
+def test_further_lines_of_the_verdict_are_findings():
+    written = html([], title="t", verdict="first <b>\nsecond & third\n")
+    assert "<h1>first &lt;b&gt;</h1>" in written
+    assert written.count("<p class=finding>") == 1
+    assert "<p class=finding>second &amp; third</p>" in written
+
+
+def test_bubble_stands_beside_its_ideal():
+    assert "(ideal 27.3 %)" in html([replace(pipeline(), ideal_bubble_fraction=3 / 11)], title="t", verdict="v")
+
+
 def test_out_of_memory_is_said_in_red(page):
     assert '<td class="bad">OUT OF MEMORY</td>' in page
     assert page.count('<td class="good">fits</td>') == 3
@@ -89,8 +101,6 @@ def test_same_reports_same_page(page):
 
 
 def test_money_only_when_known():
-    from dataclasses import replace
-
     run = pipeline()
     assert "GPU-hours" not in html([run], title="t", verdict="v")
     assert ">1,234<" in html([replace(run, hours=2.5, gpu_hours=10.0, cost=1234.4)], title="t", verdict="v")
