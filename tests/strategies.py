@@ -55,6 +55,7 @@ def scenarios(draw):
     }
 
 
-def cases():
-    """Cases ready to simulate."""
-    return scenarios().map(lambda mapping: load_cases(mapping)[0])
+def case_of(scenario):
+    """Return the one case of a scenario mapping."""
+    (case,) = load_cases(scenario)
+    return case

@@ -8,14 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from simgpu.api import play_case, simulate
 from simgpu.metrics.json_report import runs_to_json
 from simgpu.program import Alloc, Collective, Free, Record, Recv, Send, Wait
-from tests.strategies import cases
+from tests.strategies import case_of, scenarios
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @few
-@given(cases())
-def test_classes_sum_to_the_step_on_every_rank(case):
+@given(scenarios())
+def test_classes_sum_to_the_step_on_every_rank(scenario):
+    case = case_of(scenario)
     report = simulate(case)
     assert report.timeline.steady
     for rank in report.ranks:
@@ -25,8 +26,9 @@ def test_classes_sum_to_the_step_on_every_rank(case):
 
 
 @few
-@given(cases())
-def test_spans_of_one_stream_never_overlap_and_start_when_ready(case):
+@given(scenarios())
+def test_spans_of_one_stream_never_overlap_and_start_when_ready(scenario):
+    case = case_of(scenario)
     spans = play_case(case).spans
     assert (spans.ready_ns <= spans.start_ns).all()
     assert (spans.start_ns <= spans.end_ns).all()
@@ -35,8 +37,9 @@ def test_spans_of_one_stream_never_overlap_and_start_when_ready(case):
 
 
 @few
-@given(cases())
-def test_nothing_starts_before_what_it_depends_on(case):
+@given(scenarios())
+def test_nothing_starts_before_what_it_depends_on(scenario):
+    case = case_of(scenario)
     timeline = play_case(case, fold=False)
     program, spans = timeline.program, timeline.spans
     times = {}
@@ -61,8 +64,9 @@ def test_nothing_starts_before_what_it_depends_on(case):
 
 
 @few
-@given(cases())
-def test_members_of_a_transfer_start_and_end_together(case):
+@given(scenarios())
+def test_members_of_a_transfer_start_and_end_together(scenario):
+    case = case_of(scenario)
     timeline = play_case(case, fold=False)
     program, spans = timeline.program, timeline.spans
     numbers, meetings = Counter(), defaultdict(set)
@@ -83,8 +87,9 @@ def test_members_of_a_transfer_start_and_end_together(case):
 
 
 @few
-@given(cases())
-def test_bytes_on_links_are_conserved_and_never_exceed_capacity(case):
+@given(scenarios())
+def test_bytes_on_links_are_conserved_and_never_exceed_capacity(scenario):
+    case = case_of(scenario)
     timeline = play_case(case, fold=False)
     flows, program = timeline.flows, timeline.program
     moved = flows.rate_per_ns * (flows.end_ns - flows.start_ns)
@@ -106,8 +111,10 @@ def test_bytes_on_links_are_conserved_and_never_exceed_capacity(case):
 
 
 @few
-@given(cases())
-def test_reruns_and_folding_change_nothing(case):
+@given(scenarios())
+def test_reruns_and_folding_change_nothing(scenario):
+    case = case_of(scenario)
+
     def result(fold):
         (run,) = runs_to_json([simulate(case, fold=fold)])["runs"]
         return {**run, "ranks": sorted((r for r in run["ranks"]), key=lambda r: r["rank"])}
@@ -123,8 +130,9 @@ def test_reruns_and_folding_change_nothing(case):
 
 
 @few
-@given(cases())
-def test_memory_returns_to_what_is_resident(case):
+@given(scenarios())
+def test_memory_returns_to_what_is_resident(scenario):
+    case = case_of(scenario)
     timeline = play_case(case)
     memory = timeline.memory
     for rank in range(len(timeline.program.ranks)):

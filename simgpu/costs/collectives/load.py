@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from simgpu.hardware.cluster import Cluster
@@ -36,7 +37,9 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
 def transfer(
     loads: Mapping[int, int], *, total_ns: float, stream_ns: float, algorithm: str, source: str, bottleneck: str
 ) -> TransferCost:
-    """Make the record; time is rounded once, in the total, so that more bytes are never faster.
+    """Make the record; the total is rounded once, so that more bytes are never faster.
+
+    The streaming part is rounded up: no link carries more than it can.
 
     Parameters
     ----------
@@ -54,9 +57,9 @@ def transfer(
     Examples
     --------
     >>> transfer({3: 8}, total_ns=10.6, stream_ns=4.2, algorithm="p2p", source="measured", bottleneck="").latency_ns
-    7
+    6
     """
-    stream = round(stream_ns)
+    stream = math.ceil(stream_ns)
     return TransferCost(
         latency_ns=max(0, round(total_ns) - stream),
         stream_ns=stream,
