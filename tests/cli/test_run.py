@@ -50,6 +50,16 @@ def test_a_rank_of_ones_own(simgpu):
     assert "rank 3 of pipeline stage 3" in outcome.out
 
 
+def test_no_fold_reaches_the_simulation(simgpu, monkeypatch):
+    from simgpu import api
+
+    simulate, folds = api.simulate, []
+    monkeypatch.setattr(api, "simulate", lambda case, *, fold: folds.append(fold) or simulate(case, fold=fold))
+    simgpu("run", "pipeline_ideal", "--no-html", "--no-fold")
+    simgpu("run", "pipeline_ideal", "--no-html")
+    assert folds == [False] * 4 + [True] * 4
+
+
 def test_folding_changes_nothing(simgpu):
     folded, unfolded = (
         json.loads(simgpu("run", "pipeline_ideal", "--no-html", "--json", "-", *extra).out)["runs"]

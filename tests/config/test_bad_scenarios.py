@@ -63,6 +63,9 @@ def issues(path, **options):
         ("llama-2-7b", "{stages: 4, forward_ns: 1 ms}", "model", "model.backward_ns: is missing"),
         ("llama-2-7b", "{stages: 4, forward_ns: 1 ms, backward_ns: 0}", "model", "model.backward_ns = 0: is zero"),
         ("llama-2-7b", "{stages: 2, forward_ns: [1, 2], backward_ns: [1, 2, 3]}", "model", "lists 3 stages"),
+        ("  tp: 2", "  pp: 4\n  layers_per_stage: [8, 8, 8, 9]", "added", "sums to 33, not to the 32 layers"),
+        ("  tp: 2", "  pp: 2\n  layers_per_stage: [8, 8, 16]", "added", "3 entries for 2 pipeline stages"),
+        ("  tp: 2", "  pp: 64", "tp", "is more stages than the 32 layers"),
         ("llama-2-7b", "[1, 2]", "model", "is not a mapping of fields"),
         ("llama-2-7b", "7", "model", "is not a mapping of fields"),
         ("dgx-a100", "dgx-a1000", "topology", "is no topology; allowed: a path, or a bundled name: 4x-rtx4090-pcie"),
@@ -119,6 +122,14 @@ def test_what_is_not_simulated_is_refused_by_name(write, add, words):
 )  # fmt: skip
 def test_the_simulated_value_of_such_a_field_is_fine(write, add):
     assert load_cases(write(add=add))
+
+
+def test_a_synthetic_model_has_its_own_stages_and_nothing_to_split(write):
+    synthetic = "{stages: 4, forward_ns: 1, backward_ns: 2}"
+    path = write(("llama-2-7b", synthetic), add="  pp: 2\n  layers_per_stage: [1, 1]\n")
+    texts = [str(issue) for issue in issues(path)]
+    for words in ("nothing that tensor parallelism could split", "is not the 4 stages", "has stages, not layers"):
+        assert any(words in text for text in texts), texts
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write):

@@ -1,8 +1,8 @@
 """Closed forms of transfer prices, small enough to check by hand."""
 
-from itertools import math
+import math
+from itertools import combinations
 
-import combinations
 import pytest
 
 from simgpu.costs.collectives.cycles import pack_cycles
