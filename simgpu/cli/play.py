@@ -56,7 +56,8 @@ def play_files(
     scenarios = _load(files, overrides)
     stem = scenarios[0].stem if len(scenarios) == 1 else _COMPARISON
     title = scenarios[0].name if len(scenarios) == 1 else " / ".join(scenario.name for scenario in scenarios)
-    destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json)
+    inputs = [scenario.path for scenario in scenarios if scenario.path is not None]
+    destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json, inputs=inputs)
     cases = _named_apart(scenarios)
     _check_rank(rank, cases)
     reports = _simulate(cases, fold=fold)

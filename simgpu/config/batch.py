@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from simgpu.config.findings import Findings
 from simgpu.config.training_block import TrainingBlock
 
@@ -84,19 +86,16 @@ def _ways_to_mend(micro: int, total: int, steps: int, dp: int) -> str:
 def _ways_without_steps(total: int, dp: int, micro: int) -> str:
     ways = [f"global_batch_size to {_multiples(total, micro * dp)}"]
     if total % dp == 0:
-        divisor = next(size for size in range(min(micro, total // dp), 0, -1) if total // dp % size == 0)
-        ways.append(f"micro_batch_size to {divisor}")
+        ways.append(f"micro_batch_size to {gcd(micro, total // dp)}")
     if total % micro == 0:
-        degree = next(size for size in range(min(dp, total // micro), 0, -1) if total // micro % size == 0)
-        ways.append(f"dp to {degree} (with as many GPUs)")
+        ways.append(f"dp to {gcd(dp, total // micro)} (with as many GPUs)")
     return "set " + ", or ".join(ways)
 
 
 def _ways_without_micro(total: int, dp: int, steps: int) -> str:
     ways = [f"global_batch_size to {_multiples(total, dp * steps)}"]
     if total % dp == 0:
-        divisor = next(count for count in range(min(steps, total // dp), 0, -1) if total // dp % count == 0)
-        ways.append(f"gradient_accumulation to {divisor}")
+        ways.append(f"gradient_accumulation to {gcd(steps, total // dp)}")
     return "set " + ", or ".join(ways)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Ratio, Text
+from simgpu.config.quantity import ANY_CASE, Count, Nodes, Ratio, Text
 
 
 class FabricBlock(Block):
@@ -26,7 +26,7 @@ class ClusterBlock(Block):
 
     topology: Text
     """Bundled name (dgx-a100, dgx-h100, ...) or path of a topology file, relative to this scenario."""
-    nodes: Count = 1
+    nodes: Nodes = 1
     """Machines."""
     gpus: Count | None = None
     """GPUs in all; every GPU of every node when left out."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from simgpu.workload.synthetic import SyntheticModel
 
 _AXES: Final = ("pp", "dp", "tp")
+_MOST_STAGES_SHOWN: Final = 64
+_LARGEST_DIVISOR_TRIED: Final = 4096
 
 
 def plan_layout(
@@ -117,9 +119,9 @@ def _check_stages(parallel: ParallelBlock, model: Model, pp: int, findings: Find
     if not findings.sound("parallel.pp", "parallel.layers_per_stage"):
         return
     given = parallel.layers_per_stage
-    equal = _even(model.layers, pp) if pp <= model.layers else None
+    equal = _even(model.layers, pp)
     if given is None:
-        if equal is None:
+        if pp > model.layers:
             problem = f"is more stages than the {model.layers} layers of {model.name}"
             findings.add("parallel.pp", problem, allowed=divisors(model.layers))
         elif model.layers % pp:
@@ -127,7 +129,7 @@ def _check_stages(parallel: ParallelBlock, model: Model, pp: int, findings: Find
                 "parallel.pp",
                 f"does not divide the {model.layers} layers of {model.name}",
                 allowed=divisors(model.layers),
-                fix=f"or say how they are spread: parallel.layers_per_stage: {equal}",
+                fix=f"or say how they are spread: parallel.layers_per_stage: {equal}" if equal else None,
             )
     elif len(given) != pp:
         problem = f"has {len(given)} entries for {pp} pipeline stages"
@@ -162,7 +164,10 @@ def _order(parallel: ParallelBlock, findings: Findings) -> tuple[str, ...]:
     return order
 
 
-def _even(layers: int, stages: int) -> list[int]:
+def _even(layers: int, stages: int) -> list[int] | None:
+    """Spread layers as evenly as can be, the longer stages first; None where that is not worth printing."""
+    if not stages <= layers or stages > _MOST_STAGES_SHOWN:
+        return None
     base, extra = divmod(layers, stages)
     return [base + (stage < extra) for stage in range(stages)]
 
@@ -185,5 +190,6 @@ def divisors(number: int, *, most: int = 16) -> str:
     >>> divisors(32)
     '1, 2, 4, 8, 16, 32'
     """
-    found = [candidate for candidate in range(1, number + 1) if number % candidate == 0]
+    tried = range(1, min(number, _LARGEST_DIVISOR_TRIED) + 1)
+    found = [candidate for candidate in tried if number % candidate == 0]
     return ", ".join(str(divisor) for divisor in found[:most]) + (", ..." if len(found) > most else "")

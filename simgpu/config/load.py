@@ -21,6 +21,7 @@ from simgpu.io.yaml_file import YamlFile, read_yaml
 
 Source = str | Path | Mapping[str, Any]
 
+_OPTION_BLOCKS: Final = {"ddp": ("ddp",), "zero": ("zero1", "zero2", "zero3"), "fsdp": ("fsdp",)}
 _MAPPING: Final = "scenario"  # what messages call a Python mapping
 
 
@@ -92,7 +93,7 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
         case = assemble(name, findings, inputs)
         if issues or findings.issues or case is None:
             raise ScenarioError(_in_order([*issues, *findings.issues]))
-        return Scenario(name=name, stem=stem, path=path, cases=(case,))
+        return Scenario(name=name, stem=stem, path=path, cases=_with_unused_options(base, (case,)))
     issues += findings.issues
     cases: list[Case] = []
     per_variant: dict[str, list[Issue]] = {}
@@ -108,7 +109,7 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
     issues += _merge(per_variant)
     if issues:
         raise ScenarioError(_in_order(issues))
-    return Scenario(name=name, stem=stem, path=path, cases=tuple(cases))
+    return Scenario(name=name, stem=stem, path=path, cases=_with_unused_options(base, tuple(cases)))
 
 
 def _open(source: Source) -> tuple[YamlFile, Path | None]:
@@ -124,6 +125,17 @@ def _open(source: Source) -> tuple[YamlFile, Path | None]:
             issue = Issue(field="", problem="there is no such scenario", allowed=allowed, fix=fix, file=text)
         raise ScenarioError([issue])
     return read_yaml(path), path
+
+
+def _with_unused_options(base: Draft, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Warn about option blocks of kinds of data parallelism that no case uses."""
+    used = {case.strategy.data_parallel for case in cases}
+    warnings = tuple(
+        f"the block {block} has no effect: no case uses data_parallel {' or '.join(kinds)}"
+        for block, kinds in _OPTION_BLOCKS.items()
+        if base.data.get(block) and not used.intersection(kinds)
+    )
+    return tuple(replace(case, warnings=(*case.warnings, *warnings)) for case in cases) if warnings else cases
 
 
 def _merge(per_variant: Mapping[str, Sequence[Issue]]) -> list[Issue]:

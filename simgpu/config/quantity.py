@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 from simgpu.units import QuantityError, parse_bytes, parse_count, parse_number, parse_time
 
 _MEBIBYTE: Final = 2**20  # bytes
+LARGEST_NODES: Final = 16_384  # every node has some sixty links; above this they fill the memory of a workstation
 _TIME: Final = {"type": ["number", "string"], "exclusiveMinimum": 0}
 
 
@@ -21,6 +22,13 @@ def _count(value: object) -> int:
     if count < 1:
         raise QuantityError("is below 1", allowed="a whole number from 1")
     return count
+
+
+def _nodes(value: object) -> int:
+    nodes = _count(value)
+    if nodes > LARGEST_NODES:
+        raise QuantityError("is more machines than SimGPU builds", allowed=f"1 to {LARGEST_NODES}")
+    return nodes
 
 
 def _count_or_zero(value: object) -> int:
@@ -93,6 +101,9 @@ def _field(read: Callable[[object], Any]) -> PlainValidator:
 
 Count = Annotated[int, _field(_count), _schema("integer", "string", minimum=1)]
 """A whole number from 1; also ``5e8`` and ``40M``."""
+
+Nodes = Annotated[int, _field(_nodes), _schema("integer", "string", minimum=1, maximum=LARGEST_NODES)]
+"""A number of machines."""
 
 CountOrZero = Annotated[int, _field(_count_or_zero), _schema("integer", "string", minimum=0)]
 """A whole number from 0; also ``5e8`` and ``40M``."""

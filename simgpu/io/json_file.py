@@ -11,7 +11,7 @@ from simgpu.io.text_file import write_text
 
 
 def to_json(data: object) -> str:
-    """Write plain data as JSON text, two-space indented, ending in a newline.
+    """Write plain data as JSON text in ASCII, two-space indented, ending in a newline.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def to_json(data: object) -> str:
       "runs": []
     }
     """
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def write_json(path: Path, data: object) -> None:

@@ -97,6 +97,26 @@ def test_a_bad_command_line_is_refused_before_anything_is_simulated(simgpu, tmp_
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_the_scenario_itself_is_never_replaced(simgpu, tmp_path, option):
+    (tmp_path / "s.yaml").write_text(GOOD)
+    outcome = simgpu("run", "s.yaml", option, "./s.yaml")
+    assert outcome.code == 2
+    assert "is the scenario itself" in outcome.err
+    assert (tmp_path / "s.yaml").read_text() == GOOD
+
+
+def test_a_terminal_without_unicode_gets_no_traceback(tmp_path):
+    (tmp_path / "s.yaml").write_text("name: M\u00fcnchen \u00d7\n" + GOOD.replace("tp: 2", "tp: 3"), encoding="utf-8")
+    for arguments, code in ((["run", "s.yaml"], 2), (["run", "pipeline_ideal", "--no-html"], 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "simgpu", *arguments],
+            capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False,
+        )  # fmt: skip
+        assert done.returncode == code
+        assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_closed_folder_is_refused(simgpu, tmp_path):
     closed = tmp_path / "closed"

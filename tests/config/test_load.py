@@ -178,6 +178,15 @@ def test_few_micro_batches_are_warned_about():
     assert not case(parallel={"pp": 4}).warnings
 
 
+def test_options_that_nothing_uses_are_warned_about():
+    zero = {"zero": {"overlap_comm": True}}
+    (only,) = load_cases({**BASE, **zero})
+    assert only.warnings == ("the block zero has no effect: no case uses data_parallel zero1 or zero2 or zero3",)
+    assert not load_cases({**BASE, **zero}, overrides=["parallel.data_parallel=zero1"])[0].warnings
+    variants = [{"name": "a"}, {"name": "b", "set": {"parallel.data_parallel": "zero2"}}]
+    assert not any(case.warnings for case in load_cases({**BASE, **zero, "variants": variants}))
+
+
 def test_models_by_dimensions_and_by_file(tmp_path):
     fields = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}
     assert load_cases({**BASE, "model": fields})[0].model.parameters == 6_738_415_616
