@@ -1,4 +1,4 @@
-"""Start-up cost of the command line, in seconds and as multiples of a bare Python start, medians of interleaved runs."""
+"""Start-up of the command line: seconds and multiples of a bare Python start, medians of interleaved runs."""
 
 import statistics
 import subprocess
