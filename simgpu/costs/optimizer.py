@@ -31,7 +31,9 @@ def update_bytes_per_parameter(training: Training) -> int:
     return gradient + moments + 2 * training.master_dtype.bytes + parameter
 
 
-def optimizer_ops(elements: int, training: Training, tensors: int) -> tuple[MemoryBound, ...]:
+def optimizer_ops(
+    elements: int, training: Training, tensors: int, *, zero_gradients: bool = False
+) -> tuple[MemoryBound, ...]:
     """Return the optimizer step of a rank, in order.
 
     Parameters
@@ -41,19 +43,22 @@ def optimizer_ops(elements: int, training: Training, tensors: int) -> tuple[Memo
     training : Training
     tensors : int
         How many tensors they are in; a launch takes up to 110.
+    zero_gradients : bool
+        Gradients live in buffers that are cleared (Megatron) instead of dropped (``zero_grad(set_to_none=True)``).
 
     Returns
     -------
     tuple of MemoryBound
         ``grad_norm`` (reads the gradients), ``grad_clip`` (reads and writes them: PyTorch scales whether or not the
-        norm is above the limit), the update, and ``zero_grad`` (writes them). All of class ``optimizer``. Empty for
-        optimizer ``none`` and for a rank without parameters. The one-number all-reduce of the norm is the caller's.
+        norm is above the limit), the update, and ``zero_grad`` (writes them) where asked for. All of class
+        ``optimizer``. Empty for optimizer ``none`` and for a rank without parameters. The one-number all-reduce of
+        the norm is the caller's.
 
     Examples
     --------
     >>> training = Training(sequence_length=1, micro_batch_size=1, accumulation=1)
     >>> [(op.name, op.bytes) for op in optimizer_ops(10, training, 1)]
-    [('grad_norm', 40), ('grad_clip', 80), ('adamw', 280), ('zero_grad', 40)]
+    [('grad_norm', 40), ('grad_clip', 80), ('adamw', 280)]
     """
     if training.optimizer == "none" or elements == 0:
         return ()
@@ -63,9 +68,6 @@ def optimizer_ops(elements: int, training: Training, tensors: int) -> tuple[Memo
     def op(name: str, moved_bytes: int) -> MemoryBound:
         return MemoryBound(name=name, bytes=moved_bytes, op_class="optimizer", kernels=launches)
 
-    return (
-        op("grad_norm", gradient),
-        op("grad_clip", 2 * gradient),
-        op(training.optimizer, elements * update_bytes_per_parameter(training)),
-        op("zero_grad", gradient),
-    )
+    update = op(training.optimizer, elements * update_bytes_per_parameter(training))
+    step = (op("grad_norm", gradient), op("grad_clip", 2 * gradient), update)
+    return (*step, op("zero_grad", gradient)) if zero_gradients else step

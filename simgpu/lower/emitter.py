@@ -16,12 +16,19 @@ class Emitter:
     _events: int = 0
 
     def kernels(
-        self, name: str, kernels: Sequence[Kernel], *, phase: str, microbatch: int = -1, unit: str = ""
+        self,
+        name: str,
+        kernels: Sequence[Kernel],
+        *,
+        phase: str,
+        microbatch: int = -1,
+        unit: str = "",
+        stream: str = COMPUTE,
     ) -> None:
-        """Run kernels on the compute stream."""
+        """Run kernels, on the compute stream unless they are copies beside a transfer."""
         if kernels:
             total = sum(kernel.duration_ns for kernel in kernels)
-            self._stream(COMPUTE).append(
+            self._stream(stream).append(
                 Compute(
                     name=name,
                     kernels=tuple(kernels),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
-from simgpu.lower.pricing import kernels
+from simgpu.lower.kernels import kernels
 from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup
 from simgpu.program import Collective
 from simgpu.workload.op import MemoryBound
@@ -21,12 +21,14 @@ class GradientReductions:
     emitter: Emitter
     plan: DataParallelPlan
     gpu: Gpu
-    _at: dict[tuple[int, str], Reduction] = field(default_factory=dict)
+    _at: dict[tuple[int, str], list[Reduction]] = field(default_factory=dict)
     _shard_of: dict[int, ShardGroup] = field(default_factory=dict)
+    _open: set[int] = field(default_factory=set)  # first units of shard groups whose gradients are held
     _last_event: int | None = None
 
     def __post_init__(self) -> None:
-        self._at = {(r.unit, r.parameter): r for r in self.plan.reductions}
+        for reduction in self.plan.reductions:
+            self._at.setdefault((reduction.unit, reduction.parameter), []).append(reduction)
         self._shard_of = {unit: shard for shard in self.plan.shards for unit in shard.units}
 
     def marks(self, unit: int, *, last_microbatch: bool) -> frozenset[str]:
@@ -35,17 +37,17 @@ class GradientReductions:
             return frozenset()
         return frozenset(name for index, name in self._at if index == unit)
 
-    def open(self, unit: int, done: tuple[int, ...]) -> None:
-        """Take the memory of unsharded gradients before the first unit of a shard group runs backward."""
+    def open(self, unit: int) -> None:
+        """Take the memory of unsharded gradients when the first unit of a shard group runs backward."""
         shard = self._shard_of.get(unit)
-        if shard is not None and not any(other in shard.units for other in done):
+        if shard is not None and shard.units[0] not in self._open:
+            self._open.add(shard.units[0])
             self.emitter.alloc(shard.gradient_bytes, BUCKETS)
 
     def ready(self, unit: int, names: tuple[str, ...], *, microbatch: int) -> None:
         """Start the reductions that these gradients complete."""
         for name in names:
-            reduction = self._at.get((unit, name))
-            if reduction is not None:
+            for reduction in self._at.get((unit, name), ()):
                 self._start(reduction, microbatch)
 
     def _start(self, reduction: Reduction, microbatch: int) -> None:
@@ -61,9 +63,13 @@ class GradientReductions:
             phase="backward",
             microbatch=microbatch,
         )
-        self._last_event = emitter.transfer("dp", collective, after=emitter.record())
+        emitter.transfer("dp", collective, after=emitter.record())
+        add = MemoryBound(name="add reduced shard", bytes=reduction.add_bytes)
+        emitter.kernels(add.name, kernels([add], self.gpu), phase="backward", microbatch=microbatch, stream="dp")
+        self._last_event = emitter.record("dp")
         shard = self._shard_of.get(reduction.unit)
-        if shard is not None:
+        if shard is not None and shard.units[0] in self._open:
+            self._open.remove(shard.units[0])
             emitter.free(shard.gradient_bytes, BUCKETS, "dp")
         if not self.plan.overlap:
             emitter.wait(self._last_event)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from simgpu.costs.optimizer import optimizer_ops
 from simgpu.costs.transfers import program_links
 from simgpu.hardware.cluster import Cluster
-from simgpu.lower.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES
+from simgpu.hardware.gpu import Gpu
+from simgpu.lower.overheads import COMMUNICATOR_BYTES, CONTEXT_BYTES
 from simgpu.lower.role import RoleWriter
 from simgpu.lower.stage_units import StageUnits, synthetic_stage, transformer_stage
 from simgpu.lower.transfers import price_transfers
-from simgpu.parallel.data_parallel import SHARDED_WEIGHTS, STRATEGIES
+from simgpu.parallel.data_parallel import SHARDED_WEIGHTS, STRATEGIES, DataParallelPlan
+from simgpu.parallel.data_parallel.plan import shard_elements
 from simgpu.parallel.mesh import Mesh
 from simgpu.parallel.schedules import SCHEDULES
 from simgpu.parallel.stages import partition_layers
@@ -53,8 +55,13 @@ def lower(
     """
     mesh = Mesh(degrees={axis: getattr(strategy, axis) for axis in strategy.order})
     stages = _stages(model, training, strategy)
-    roles = tuple(_role(cluster, stages, index, training, strategy) for index in range(strategy.pp))
-    axes = _communicator_axes(stages, training, strategy)
+    plan_stage = STRATEGIES[strategy.data_parallel if strategy.dp > 1 else "none"]
+    plans = tuple(plan_stage(stage.weights, training, strategy) for stage in stages)
+    axes = _communicator_axes(stages, plans, training, strategy)
+    roles = tuple(
+        _role(cluster.gpu(0), stages, plans, index, training, strategy, norm="norm" in axes)
+        for index in range(strategy.pp)
+    )
     groups: list[Group] = []
     bindings: list[dict[str, int]] = [{} for _ in range(mesh.size)]
     for name, mesh_axes in axes.items():
@@ -87,7 +94,7 @@ def lower(
 def _stages(model: Model | SyntheticModel, training: Training, strategy: Strategy) -> tuple[StageUnits, ...]:
     if isinstance(model, SyntheticModel):
         return tuple(synthetic_stage(unit, index) for index, unit in enumerate(synthetic_units(model)))
-    sharded = strategy.data_parallel in SHARDED_WEIGHTS  # gathered in the compute precision
+    sharded = strategy.dp > 1 and strategy.data_parallel in SHARDED_WEIGHTS  # gathered in the compute precision
     parts = transformer_units(
         model,
         training,
@@ -103,47 +110,57 @@ def _stages(model: Model | SyntheticModel, training: Training, strategy: Strateg
 
 
 def _communicator_axes(
-    stages: tuple[StageUnits, ...], training: Training, strategy: Strategy
+    stages: tuple[StageUnits, ...], plans: tuple[DataParallelPlan, ...], training: Training, strategy: Strategy
 ) -> dict[str, tuple[str, ...]]:
-    """Communicators in use and the mesh axes that each of their groups runs along."""
+    """Communicators in use and the mesh axes that each of their groups runs along.
+
+    The gradient norm is summed over the axes along which ranks hold different gradients.
+    """
     axes: dict[str, tuple[str, ...]] = {}
     for axis in ("tp", "dp", "pp"):
         if getattr(strategy, axis) > 1:
             axes[axis] = (axis,)
     if any(stage.tied_elements for stage in stages):
         axes["embedding"] = ("pp",)
-    norm = _norm_axes(strategy)
-    if training.optimizer != "none" and norm:
+    different = {"pp": strategy.pp > 1, "tp": strategy.tp > 1, "dp": any(plan.gradient_shards > 1 for plan in plans)}
+    norm = tuple(axis for axis, differs in different.items() if differs)
+    if norm and training.optimizer != "none" and any(plan.optimizer_elements for plan in plans):
         axes["norm"] = norm
     return axes
 
 
-def _norm_axes(strategy: Strategy) -> tuple[str, ...]:
-    """Axes over which gradients differ, so that their norm must be summed."""
-    sharded = strategy.dp > 1 and strategy.data_parallel not in ("none", "ddp")
-    axes = [axis for axis in ("pp", "tp") if getattr(strategy, axis) > 1]
-    return tuple([*axes, "dp"] if sharded else axes)
-
-
-def _role(cluster: Cluster, stages: tuple[StageUnits, ...], index: int, training: Training, strategy: Strategy) -> Role:
-    parts, gpu = stages[index], cluster.gpu(0)
-    plan = STRATEGIES[strategy.data_parallel if strategy.dp > 1 else "none"](parts.weights, training, strategy)
-    tensors = len(parts.weights.gradients)
+def _role(
+    gpu: Gpu,
+    stages: tuple[StageUnits, ...],
+    plans: tuple[DataParallelPlan, ...],
+    index: int,
+    training: Training,
+    strategy: Strategy,
+    *,
+    norm: bool,
+) -> Role:
+    parts, plan = stages[index], plans[index]
+    schedule = SCHEDULES[strategy.schedule if strategy.pp > 1 else "1f1b"]
+    gradient = training.grad_dtype.bytes
+    replicated = parts.replicated_elements if strategy.sequence_parallel and strategy.tp > 1 else 0
     writer = RoleWriter(
         gpu=gpu,
         stage=index,
         stages=strategy.pp,
         parts=parts,
         plan=plan,
-        actions=SCHEDULES[strategy.schedule if strategy.pp > 1 else "1f1b"](strategy.pp, training.accumulation, index),
+        actions=schedule(strategy.pp, training.accumulation, index),
         message_bytes=max(stage.message_bytes for stage in stages),
         overlap_p2p=strategy.overlap_p2p,
-        optimizer=optimizer_ops(plan.optimizer_elements, training, tensors),
-        norm=training.optimizer != "none" and bool(_norm_axes(strategy)),
-        replicated_bytes=parts.replicated_elements * training.grad_dtype.bytes
-        if strategy.sequence_parallel and strategy.tp > 1
-        else 0,
-        tied_bytes=parts.tied_elements * training.grad_dtype.bytes,
+        optimizer=optimizer_ops(
+            plan.optimizer_elements,
+            training,
+            len(parts.weights.gradients),
+            zero_gradients=plan.store.zeroed,
+        ),
+        norm=norm,
+        replicated_bytes=shard_elements(replicated, plan.gradient_shards) * gradient,
+        tied_bytes=shard_elements(parts.tied_elements, plan.gradient_shards) * gradient,
     )
     streams = writer.write()
     resident = {

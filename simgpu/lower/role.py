@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.gradients import GradientReductions
+from simgpu.lower.kernels import kernels
 from simgpu.lower.pipeline import PipelineMessages
-from simgpu.lower.pricing import PassCompiler, Piece, kernels
+from simgpu.lower.segments import Segment, SegmentCompiler
 from simgpu.lower.stage_units import StageUnits
 from simgpu.lower.weights import WeightGathers
 from simgpu.parallel.data_parallel import DataParallelPlan
@@ -19,7 +20,7 @@ from simgpu.workload.op import MemoryBound
 from simgpu.workload.unit import Exchange, Join
 
 NORM_BYTES = 4  # one fp32 number
-ACTIVATIONS, LOGITS, RECOMPUTED = "activations", "logits", "recomputed activations"
+ACTIVATIONS, LOGITS, RECOMPUTED, WORKING = "activations", "logits", "recomputed activations", "backward gradients"
 
 
 @dataclass(slots=True)
@@ -58,25 +59,29 @@ class RoleWriter:
     replicated_bytes: int
     tied_bytes: int
     emitter: Emitter = field(default_factory=Emitter)
-    _compiler: PassCompiler = field(init=False)
+    _compiler: SegmentCompiler = field(init=False)
     _weights: WeightGathers = field(init=False)
     _gradients: GradientReductions = field(init=False)
 
     def __post_init__(self) -> None:
-        self._compiler = PassCompiler(self.gpu)
-        self._weights = WeightGathers.of(self.plan, self.emitter, self.parts.names)
+        self._compiler = SegmentCompiler(self.gpu)
+        self._weights = WeightGathers.of(self.plan, self.emitter, self.gpu, self.parts.names)
         self._gradients = GradientReductions(self.emitter, self.plan, self.gpu)
 
     def write(self) -> Mapping[str, tuple[Instruction, ...]]:
         """Return the streams of one step."""
         messages = PipelineMessages(self.emitter, self.stage, self.stages, self.message_bytes, self.overlap_p2p)
-        final = [action.microbatch for action in self.actions if action.kind == "B"][-1]
+        backwards = [action.microbatch for action in self.actions if action.kind == "B"]
         for action in self.actions:
             messages.before(action)
             if action.kind == "F":
                 self._forward(action.microbatch)
             else:
-                self._backward(action.microbatch, last_microbatch=action.microbatch == final)
+                self._backward(
+                    action.microbatch,
+                    first_microbatch=action.microbatch == backwards[0],
+                    last_microbatch=action.microbatch == backwards[-1],
+                )
             messages.after(action)
         messages.finish()
         self._gradients.join()
@@ -89,49 +94,51 @@ class RoleWriter:
             upcoming = range(index + 1, len(units))
             self._weights.acquire(index, upcoming, phase="forward", microbatch=microbatch)
             self.emitter.alloc(unit.saved_bytes, ACTIVATIONS)
-            self.emitter.alloc(unit.transient_bytes, LOGITS)
-            self._run(self._compiler.compile(unit.forward), index, "forward", microbatch)
-            self._weights.release(index, upcoming, backward=False)
+            self.emitter.alloc(unit.logits_bytes, LOGITS)
+            self._run(self._compiler.forward(unit), index, "forward", microbatch)
+            self._weights.release(index, upcoming, backward=False, last_microbatch=False)
 
-    def _backward(self, microbatch: int, *, last_microbatch: bool) -> None:
-        units = self.parts.units
+    def _backward(self, microbatch: int, *, first_microbatch: bool, last_microbatch: bool) -> None:
+        units, store = self.parts.units, self.plan.store
         for index in reversed(range(len(units))):
             unit = units[index]
             upcoming = tuple(reversed(range(index)))
             self._weights.acquire(index, upcoming, phase="backward", microbatch=microbatch)
-            self._gradients.open(index, tuple(range(index + 1, len(units))))
+            self._gradients.open(index)
+            self.emitter.alloc(unit.backward_bytes, WORKING)
             if unit.recompute:
                 self.emitter.alloc(unit.recomputed_bytes, RECOMPUTED)
-                pieces = self._compiler.compile(unit.recompute, recompute=True)
-                self._run(pieces, index, "recompute", microbatch)
+                self._run(self._compiler.recompute(unit), index, "recompute", microbatch)
             marks = self._gradients.marks(index, last_microbatch=last_microbatch)
-            self._run(self._compiler.compile(unit.backward, marks=marks), index, "backward", microbatch)
+            stored = store.first_bytes if first_microbatch else store.later_bytes
+            self._run(self._compiler.backward(unit, marks, stored), index, "backward", microbatch)
             if unit.recompute:
                 self.emitter.free(unit.recomputed_bytes, RECOMPUTED)
-            self.emitter.free(unit.transient_bytes, LOGITS)
+            self.emitter.free(unit.backward_bytes, WORKING)
+            self.emitter.free(unit.logits_bytes, LOGITS)
             self.emitter.free(unit.saved_bytes, ACTIVATIONS)
-            self._weights.release(index, upcoming, backward=True)
+            self._weights.release(index, upcoming, backward=True, last_microbatch=last_microbatch)
 
-    def _run(self, pieces: Sequence[Piece], index: int, phase: str, microbatch: int) -> None:
+    def _run(self, segments: Sequence[Segment], index: int, phase: str, microbatch: int) -> None:
         emitter, name = self.emitter, self.parts.names[index]
         exchanges: dict[str, int] = {}
-        for piece in pieces:
-            if isinstance(piece, tuple):
-                emitter.kernels(f"{phase} {name}", piece, phase=phase, microbatch=microbatch, unit=name)
-            elif isinstance(piece, Exchange):
+        for segment in segments:
+            if isinstance(segment, tuple):
+                emitter.kernels(f"{phase} {name}", segment, phase=phase, microbatch=microbatch, unit=name)
+            elif isinstance(segment, Exchange):
                 collective = Collective(
-                    name=f"{piece.tag} {name}",
+                    name=f"{segment.tag} {name}",
                     communicator="tp",
-                    kind=piece.kind,
-                    bytes=piece.bytes,
+                    kind=segment.kind,
+                    bytes=segment.bytes,
                     phase=phase,
                     microbatch=microbatch,
                 )
-                exchanges[piece.tag] = emitter.transfer("tp", collective, after=emitter.record())
-            elif isinstance(piece, Join):
-                emitter.wait(exchanges.pop(piece.tag))
+                exchanges[segment.tag] = emitter.transfer("tp", collective, after=emitter.record())
+            elif isinstance(segment, Join):
+                emitter.wait(exchanges.pop(segment.tag))
             else:
-                self._gradients.ready(index, piece.parameters, microbatch=microbatch)
+                self._gradients.ready(index, segment.parameters, microbatch=microbatch)
 
     def _optimizer_step(self) -> None:
         emitter = self.emitter

@@ -46,7 +46,7 @@ def transformer_stage(parts: Units, stage: Stage, first_block: int) -> StageUnit
     return StageUnits(
         units=tuple(units),
         names=tuple(names),
-        weights=stage_weights(units, keep_tied=not together),
+        weights=stage_weights(units, together=together),
         message_bytes=parts.block.output_bytes,
         tied_elements=sum(p.elements for p in tied) if crosses else 0,
     )
@@ -62,16 +62,26 @@ def synthetic_stage(unit: Unit, stage: int) -> StageUnits:
     )
 
 
-def stage_weights(units: list[Unit], *, keep_tied: bool) -> StageWeights:
-    """List the weights of a stage as backward completes their gradients."""
-    gradients = []
+def stage_weights(units: list[Unit], *, together: bool) -> StageWeights:
+    """List the weights of a stage as backward completes their gradients.
+
+    Parameters
+    ----------
+    units : list of Unit
+    together : bool
+        Embedding and head are both here, so that a tied head is the embedding's weight and counts once.
+    """
+    gradients, tied = [], {}
     for index in reversed(range(len(units))):
         sizes = {p.name: p for p in units[index].parameters}
+        shared = {p.name for p in units[index].parameters if together and p.tied is not None}
+        if shared:
+            tied[index] = sum(sizes[name].elements for name in shared)
         for item in units[index].backward:
             if isinstance(item, GradientReady):
                 gradients += [
                     Gradient(unit=index, name=name, elements=sizes[name].elements)
                     for name in item.parameters
-                    if keep_tied or sizes[name].tied is None
+                    if name not in shared
                 ]
-    return StageWeights(kinds=tuple(unit.kind for unit in units), gradients=tuple(gradients))
+    return StageWeights(kinds=tuple(unit.kind for unit in units), gradients=tuple(gradients), tied=tied)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
+from simgpu.lower.kernels import kernels
 from simgpu.parallel.data_parallel import DataParallelPlan, ShardGroup
 from simgpu.program import Collective
+from simgpu.workload.op import MemoryBound
 
 GATHERED = "gathered"
 
@@ -17,12 +20,15 @@ class WeightGathers:
     """The state of a stage's shard groups while its program is written.
 
     A group is gathered on the dp stream when its first unit is about to run. With ``prefetch`` the next group is
-    queued just before this one computes, so that two are live at most.
+    queued just before this one computes, so that two are live at most. With ``keep`` groups stay until the last
+    microbatch's backward.
     """
 
     emitter: Emitter
+    gpu: Gpu
     groups: Sequence[ShardGroup]
     prefetch: bool
+    keep: bool
     names: Sequence[str]
     _group_of: dict[int, ShardGroup] = field(default_factory=dict)
     _live: dict[int, int | None] = field(default_factory=dict)  # first unit of group -> event not yet waited for
@@ -31,9 +37,9 @@ class WeightGathers:
         self._group_of = {unit: group for group in self.groups for unit in group.units}
 
     @classmethod
-    def of(cls, plan: DataParallelPlan, emitter: Emitter, names: Sequence[str]) -> WeightGathers:
+    def of(cls, plan: DataParallelPlan, emitter: Emitter, gpu: Gpu, names: Sequence[str]) -> WeightGathers:
         """Start with every group sharded."""
-        return cls(emitter, plan.shards, plan.overlap, names)
+        return cls(emitter, gpu, plan.shards, plan.prefetch, plan.keep_gathered, names)
 
     def acquire(self, unit: int, upcoming: Sequence[int], *, phase: str, microbatch: int) -> None:
         """Make a unit's weights whole before it computes; ``upcoming`` are the units after it in this pass."""
@@ -44,6 +50,8 @@ class WeightGathers:
             if event is not None:
                 self.emitter.wait(event)
                 self._live[group.units[0]] = None
+                spread = MemoryBound(name="spread gathered weights", bytes=group.copy_out_bytes)
+                self.emitter.kernels(spread.name, kernels([spread], self.gpu), phase=phase, microbatch=microbatch)
         if self.prefetch:
             for later in upcoming:
                 following = self._group_of.get(later)
@@ -51,10 +59,10 @@ class WeightGathers:
                     self._issue(following, phase, microbatch)
                     break
 
-    def release(self, unit: int, remaining: Sequence[int], *, backward: bool) -> None:
+    def release(self, unit: int, remaining: Sequence[int], *, backward: bool, last_microbatch: bool) -> None:
         """Drop a unit's weights when no later unit of this pass needs them."""
         group = self._group_of.get(unit)
-        if group is None or not (backward or group.reshard):
+        if group is None or not (backward or group.reshard) or (self.keep and not (backward and last_microbatch)):
             return
         if not any(other in group.units for other in remaining):
             del self._live[group.units[0]]
@@ -64,6 +72,9 @@ class WeightGathers:
         if group.units[0] in self._live:
             return
         self.emitter.alloc(group.bytes, GATHERED)
+        self.emitter.wait(self.emitter.record(), "dp")
+        cast = MemoryBound(name="cast shard", bytes=group.copy_in_bytes)
+        self.emitter.kernels(cast.name, kernels([cast], self.gpu), phase=phase, microbatch=microbatch, stream="dp")
         name = " and ".join(self.names[unit] for unit in group.units)
         gather = Collective(
             name=f"gather {name}",
@@ -73,4 +84,4 @@ class WeightGathers:
             phase=phase,
             microbatch=microbatch,
         )
-        self._live[group.units[0]] = self.emitter.transfer("dp", gather, after=self.emitter.record())
+        self._live[group.units[0]] = self.emitter.transfer("dp", gather, after=None)

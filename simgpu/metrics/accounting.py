@@ -88,7 +88,10 @@ class RankAccount:
         covered = start
         for row in self._overlapping(stream, start, stop):
             low, high = max(row.ready_ns, start), min(row.end_ns, stop)
-            if not isinstance(row.instruction, Collective | Send | Recv):
+            if isinstance(row.instruction, Compute):  # a copy beside a transfer
+                name = f"exposed.{self.timeline.program.communicators[stream].axis}"
+                yield self._wait_bar(low, high, name, row, f"{row.instruction.name} is under way")
+            elif not isinstance(row.instruction, Collective | Send | Recv):
                 yield from self._wait_bars(low, high, self.timeline.streams[row.cause])
             else:
                 met = min(max(row.start_ns, low), high)
@@ -104,7 +107,8 @@ class RankAccount:
             )
 
     def _wait_bar(self, start: int, stop: int, name: str, row: Row, reason: str) -> Bar:
-        microbatch = row.instruction.microbatch if isinstance(row.instruction, Collective | Send | Recv) else -1
+        work = row.instruction
+        microbatch = work.microbatch if isinstance(work, Collective | Send | Recv | Compute) else -1
         return self._bar(
             start, stop, "wait", name, accounting=((name, stop - start),), microbatch=microbatch, reason=reason
         )
@@ -114,6 +118,18 @@ class RankAccount:
         begin, end = self.timeline.window_ns
         for row in self._overlapping(stream, begin, end):
             work = row.instruction
+            if isinstance(work, Compute):
+                yield self._bar(
+                    max(row.start_ns, begin),
+                    min(row.end_ns, end),
+                    "transfer",
+                    work.name,
+                    phase=work.phase,
+                    microbatch=work.microbatch,
+                    axis=program.communicators[stream].axis,
+                    reason="copy on the GPU beside its transfer",
+                    stream=stream,
+                )
             if not isinstance(work, Collective | Send | Recv):
                 continue
             axis = program.communicators[work.communicator].axis

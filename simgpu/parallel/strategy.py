@@ -62,6 +62,11 @@ class Strategy:
     fsdp: FsdpOptions = field(default_factory=FsdpOptions)
 
     @property
+    def model_parallel(self) -> bool:
+        """Whether one replica spans several GPUs: the framework is then Megatron for ``none`` and ``ddp``."""
+        return self.tp > 1 or self.pp > 1
+
+    @property
     def world_size(self) -> int:
         """Number of ranks, tp x pp x dp."""
         return self.tp * self.pp * self.dp

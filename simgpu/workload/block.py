@@ -58,8 +58,15 @@ def block_unit(shard: Shard) -> Unit:
         recompute=recompute,
         saved_bytes=saved,
         recomputed_bytes=recomputed,
+        backward_bytes=_working_bytes(shard),
         output_bytes=shard.stream_bytes,
     )
+
+
+def _working_bytes(shard: Shard) -> int:
+    """Gradients alive at the widest point of backward: of the MLP's activation and projections, and of two streams."""
+    wide = shard.element * shard.tokens * shard.ffn * (3 if shard.model.gated else 2)
+    return wide + 2 * shard.stream_bytes
 
 
 def _residual(shard: Shard, name: str) -> Piece:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simgpu.workload.linear import accumulate, gather_gradient, sum_outputs
+from simgpu.workload.linear import gather_gradient, sum_outputs
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import ready
 from simgpu.workload.shard import Shard
@@ -43,13 +43,11 @@ def embedding_unit(shard: Shard) -> Unit:
         forward.append(MemoryBound(name="positions", bytes=3 * shard.stream_bytes))
         backward += [
             _scatter("positions", rows * element, shard.stream_bytes // element),
-            accumulate(shard, positions),
             ready(positions),
         ]
     backward += gather_gradient(shard, "embedding")
     backward += [
         _scatter("embedding", table.elements * element, shard.tokens * model.hidden),
-        accumulate(shard, table),
         ready(table),
     ]
     return Unit(

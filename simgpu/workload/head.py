@@ -21,8 +21,8 @@ def head_unit(shard: Shard) -> Unit:
     Bytes per logit, with E = 2: forward cast 6, max 4, subtract 8, exp 8, sum 4, divide 8 = 38; backward multiply 8,
     cast 6 = 14 (NVIDIA/Megatron-LM core/tensor_parallel/cross_entropy.py; an eager framework loss moves about as
     much). Split over tp, three all-reduces of one fp32 value per token join the ranks: the maximum, the target's
-    logit, the sum. Logits, their fp32 copy and its gradient (E + 4 + 4 B per logit) live between this unit's forward
-    and backward. The head is never recomputed.
+    logit, the sum. Logits and their fp32 softmax (E + 4 B per logit) are kept from forward to backward, whose fp32
+    gradient (4 B) comes on top. The head is never recomputed.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def head_unit(shard: Shard) -> Unit:
     >>> from simgpu.workload.training import Training
     >>> unit = head_unit(Shard(model=bundled_model("llama-2-7b"), tp=1, sequence_parallel=False,
     ...                        training=Training(sequence_length=4096, micro_batch_size=1, accumulation=1)))
-    >>> unit.transient_bytes == 10 * 4096 * 32000
+    >>> (unit.logits_bytes, unit.backward_bytes) == (6 * 4096 * 32000, 4 * 4096 * 32000)
     True
     >>> sum(op.bytes for op in unit.forward if op.name.startswith("loss.")) == 38 * 4096 * 32000
     True
@@ -51,7 +51,8 @@ def head_unit(shard: Shard) -> Unit:
         forward=piece.forward,
         backward=piece.backward,
         saved_bytes=piece.saved_bytes,
-        transient_bytes=shard.tokens * shard.vocab * (shard.element + 2 * FP32),
+        logits_bytes=shard.tokens * shard.vocab * (shard.element + FP32),
+        backward_bytes=shard.tokens * shard.vocab * FP32,
     )
 
 

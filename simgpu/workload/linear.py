@@ -11,8 +11,8 @@ row-parallel             GEMM; all-reduce (SP: reduce-scatter) of     SP: all-ga
 ======================== ============================================ ==============================================
 
 The overlaps are those of NVIDIA/Megatron-LM core/tensor_parallel/layers.py
-(LinearWithGradAccumulationAndAsyncCommunication). After every wgrad PyTorch adds it to the stored gradient with a
-kernel of its own.
+(LinearWithGradAccumulationAndAsyncCommunication). What becomes of a wgrad after its mark is the data-parallel
+strategy's business.
 """
 
 from __future__ import annotations
@@ -21,29 +21,6 @@ from simgpu.workload.op import Gemm, MemoryBound
 from simgpu.workload.piece import Piece, blocking, ready
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import Exchange, Join, Parameter, PassItem
-
-
-def accumulate(shard: Shard, parameter: Parameter, *others: Parameter | None) -> MemoryBound:
-    """Return the kernel(s) that add fresh gradients to the stored ones.
-
-    Notes
-    -----
-    Reads the fresh one in compute dtype, reads and writes the stored one: 2 + 4 + 4 B per element with fp32
-    gradients, 2 + 2 + 2 B with 16-bit ones (NVIDIA/Megatron-LM without fused gradient accumulation).
-
-    Examples
-    --------
-    >>> from simgpu.workload.bundled import bundled_model
-    >>> from simgpu.workload.training import Training
-    >>> shard = Shard(model=bundled_model("gpt2"), tp=1, sequence_parallel=False,
-    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
-    >>> accumulate(shard, Parameter(name="w", elements=100, total=100)).bytes
-    1000
-    """
-    parameters = [parameter, *(p for p in others if p is not None)]
-    elements = sum(p.elements for p in parameters)
-    per_element = shard.element + 2 * shard.training.grad_dtype.bytes
-    return MemoryBound(name=f"{parameter.name}.grad_accumulate", bytes=elements * per_element, kernels=len(parameters))
 
 
 def weights(shard: Shard, name: str, columns: int, rows: int, total: int, tied: str | None = None) -> Parameter:
@@ -95,9 +72,7 @@ def column_parallel(
     ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
     >>> piece = column_parallel(shard, "up", outputs=1536, total_outputs=3072)
     >>> [getattr(item, "name", None) or getattr(item, "tag", "ready") for item in piece.backward]
-    ... # doctest: +NORMALIZE_WHITESPACE
-    ['up.regather', 'up.dgrad', 'up.regather', 'up.dgrad_scatter', 'up.wgrad', 'up.dgrad_scatter',
-     'up.weight.grad_accumulate', 'ready']
+    ['up.regather', 'up.dgrad', 'up.regather', 'up.dgrad_scatter', 'up.wgrad', 'up.dgrad_scatter', 'ready']
     """
     tokens, hidden, dtype = shard.tokens, shard.model.hidden, shard.training.precision
     whole = shard.whole_stream_bytes
@@ -122,7 +97,7 @@ def column_parallel(
         backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.element * tokens * outputs))
     if pending:
         backward.append(Join(tag=pending))
-    backward += [accumulate(shard, weight, offset), ready(weight, offset)]
+    backward.append(ready(weight, offset))
     return Piece(
         parameters=(weight, offset) if offset else (weight,),
         forward=tuple(forward),
@@ -136,7 +111,7 @@ def row_parallel(
 ) -> Piece:
     """Return a layer from this rank's ``inputs`` to the model width, summed over the group.
 
-    The bias is added after the sum, together with the residual (see `simgpu.workload.residual`); only its gradient is
+    The bias is added after the sum, together with the residual (see `simgpu.workload.block`); only its gradient is
     here. Without ``exchange`` the caller sums the outputs and gathers their gradient itself. The input is kept for
     the wgrad.
 
@@ -164,7 +139,7 @@ def row_parallel(
     ]
     if offset:
         backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.stream_bytes))
-    backward += [accumulate(shard, weight, offset), ready(weight, offset)]
+    backward.append(ready(weight, offset))
     return Piece(
         parameters=(weight, offset) if offset else (weight,),
         forward=tuple(forward),

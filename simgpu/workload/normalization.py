@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from simgpu.workload.linear import accumulate
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import Piece, ready
 from simgpu.workload.shard import Shard
@@ -38,7 +37,6 @@ def norm(shard: Shard, name: str) -> Piece:
         backward=(
             MemoryBound(name=f"{name}.backward", bytes=3 * stream, pattern="norm"),
             MemoryBound(name=f"{name}.weight_gradient", bytes=2 * stream),
-            accumulate(shard, weight, offset),
             ready(weight, offset),
         ),
         saved_bytes=stream,
@@ -72,7 +70,6 @@ def query_key_norm(shard: Shard, name: str) -> Piece:
         backward=(
             MemoryBound(name=f"{name}.qk_norm.backward", bytes=3 * rotated, pattern="norm", kernels=2),
             MemoryBound(name=f"{name}.qk_norm.weight_gradient", bytes=2 * rotated, kernels=2),
-            accumulate(shard, query, key),
             ready(query, key),
         ),
         saved_bytes=rotated,

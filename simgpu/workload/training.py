@@ -22,7 +22,7 @@ class Training:
     param_dtype, grad_dtype : DType
         Storage of the weights and of the accumulated gradients that a rank keeps.
     reduce_dtype : DType
-        What travels in gradient reductions and, for sharded strategies, in gathers.
+        What travels in gradient reductions; gathers of sharded weights are in ``precision``.
     master_dtype : DType or None
         Separate master copy kept by the optimizer; None when the weights themselves are the master.
     optimizer : str

@@ -66,9 +66,10 @@ class Unit:
         Activations kept from forward to backward per micro-batch under the chosen recomputation.
     recomputed_bytes : int
         Activations that exist only between the recomputation and the end of backward.
-    transient_bytes : int
-        Extra memory that lives from this unit's forward to its backward's first op (logits), or just
-        during the op when forward and backward touch each other.
+    logits_bytes : int
+        Logits and what the loss keeps of them, from forward to the end of backward.
+    backward_bytes : int
+        Gradients of activations that exist only while this unit runs backward.
     output_bytes : int
         The tensor handed to the next unit by one rank (divided by tp under sequence parallelism).
     """
@@ -80,7 +81,8 @@ class Unit:
     recompute: tuple[PassItem, ...] = ()
     saved_bytes: int = 0
     recomputed_bytes: int = 0
-    transient_bytes: int = 0
+    logits_bytes: int = 0
+    backward_bytes: int = 0
     output_bytes: int = 0
 
     @property

@@ -217,7 +217,7 @@ def test_update_traffic(changes, expected):
 
 def test_optimizer_ops():
     training = recipe(param_dtype=DType.BF16, grad_dtype=DType.BF16, master_dtype=DType.FP32)
-    ops = optimizer_ops(1000, training, 221)
+    ops = optimizer_ops(1000, training, 221, zero_gradients=True)
     assert [(op.name, op.bytes) for op in ops] == [
         ("grad_norm", 2000),
         ("grad_clip", 4000),

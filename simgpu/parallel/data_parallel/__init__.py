@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from simgpu.parallel.data_parallel.fsdp import fsdp
 from simgpu.parallel.data_parallel.plan import DataParallelPlan, Gradient, Reduction, ShardGroup, StageWeights
 from simgpu.parallel.data_parallel.replicated import ddp, single
-from simgpu.parallel.data_parallel.sharded import fsdp, zero3
-from simgpu.parallel.data_parallel.zero import zero1, zero2
+from simgpu.parallel.data_parallel.zero import zero1, zero2, zero3
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 

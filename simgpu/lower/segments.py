@@ -1,0 +1,78 @@
+"""A unit's pass cut into runs of kernels between the points where other streams matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from simgpu.hardware.gpu import Gpu
+from simgpu.lower.kernels import kernel
+from simgpu.program import Kernel
+from simgpu.workload.op import Attention, Gemm, MemoryBound, Timed
+from simgpu.workload.unit import Exchange, GradientReady, Join, PassItem, Unit
+
+Segment = tuple[Kernel, ...] | Exchange | Join | GradientReady
+
+
+@dataclass(slots=True)
+class SegmentCompiler:
+    """Cuts passes and keeps the results, so that the many microbatches and blocks of a stage share their kernels."""
+
+    gpu: Gpu
+    _cache: dict[tuple[int, str, frozenset[str], int], tuple[Segment, ...]] = field(default_factory=dict)
+    _keep: list[Unit] = field(default_factory=list)  # ids in the cache stay valid
+
+    def forward(self, unit: Unit) -> tuple[Segment, ...]:
+        """Cut the forward pass at exchanges and joins."""
+        return self._cached(unit, "forward", frozenset(), 0)
+
+    def recompute(self, unit: Unit) -> tuple[Segment, ...]:
+        """Cut what is run again; its kernels are of class recompute."""
+        return self._cached(unit, "recompute", frozenset(), 0)
+
+    def backward(self, unit: Unit, marks: frozenset[str], stored_bytes: int) -> tuple[Segment, ...]:
+        """Cut the backward pass at exchanges, joins and those gradient marks that name one of ``marks``.
+
+        Parameters
+        ----------
+        unit : Unit
+        marks : frozenset of str
+        stored_bytes : int
+            Memory traffic per element to keep a fresh gradient; a kernel for it follows every gradient.
+        """
+        return self._cached(unit, "backward", marks, stored_bytes)
+
+    def _cached(self, unit: Unit, phase: str, marks: frozenset[str], stored_bytes: int) -> tuple[Segment, ...]:
+        key = (id(unit), phase, marks, stored_bytes)
+        segments = self._cache.get(key)
+        if segments is None:
+            self._keep.append(unit)
+            items: Sequence[PassItem] = getattr(unit, phase)
+            stored = {p.name: p.elements * stored_bytes for p in unit.parameters}
+            segments = self._cache[key] = tuple(self._cut(items, phase, marks, stored))
+        return segments
+
+    def _cut(
+        self, items: Sequence[PassItem], phase: str, marks: frozenset[str], stored: dict[str, int]
+    ) -> Iterator[Segment]:
+        run: list[Kernel] = []
+        for item in items:
+            if isinstance(item, Gemm | Attention | MemoryBound | Timed):
+                priced = kernel(item, self.gpu)
+                run.append(replace(priced, op_class="recompute") if phase == "recompute" else priced)
+                continue
+            if isinstance(item, GradientReady):
+                moved = sum(stored[name] for name in item.parameters)
+                if moved:
+                    op = MemoryBound(
+                        name=f"{item.parameters[0]}.grad_accumulate", bytes=moved, kernels=len(item.parameters)
+                    )
+                    run.append(kernel(op, self.gpu))
+                if not marks.intersection(item.parameters):
+                    continue
+            if run:
+                yield tuple(run)
+                run = []
+            yield item
+        if run:
+            yield tuple(run)
