@@ -25,7 +25,7 @@ _HOMES = {
     "SimGPUError": "simgpu.errors",
     "Timeline": "simgpu.timeline",
     "TopologyError": "simgpu.errors",
-    "compare": "simgpu.metrics.verdict",
+    "compare": "simgpu.metrics.comparison",
     "gantt": "simgpu.view.gantt",
     "load_scenario": "simgpu.config",
     "play_case": "simgpu.api",
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from simgpu.config import load_scenario
     from simgpu.config.case import Case, Scenario
     from simgpu.errors import DeadlockError, ModelError, ProgramError, ScenarioError, SimGPUError, TopologyError
+    from simgpu.metrics.comparison import compare
     from simgpu.metrics.json_report import runs_to_json
     from simgpu.metrics.report import Report
-    from simgpu.metrics.verdict import compare
     from simgpu.program import Program
     from simgpu.timeline import Timeline
     from simgpu.view.gantt import gantt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ from simgpu.config.case import Case
 from simgpu.engine import play
 from simgpu.fold import fold as fold_program
 from simgpu.lower import lower
-from simgpu.metrics.advice import memory_advice
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.report import Report
 from simgpu.metrics.summary import summarize
+from simgpu.metrics.verdict import describe_run
+from simgpu.remedies import memory_remedies
 from simgpu.timeline import Timeline
 from simgpu.workload.model import Model
+
+REMEDY_SPANS = 200_000
+"""Larger runs are not repeated to try remedies: a second of play each, about."""
 
 
 def play_case(case: Case, *, fold: bool = True) -> Timeline:
@@ -35,6 +40,9 @@ def play_case(case: Case, *, fold: bool = True) -> Timeline:
 def simulate(case: Case, *, fold: bool = True) -> Report:
     """Simulate one case to its steady-state step and report it.
 
+    When it does not fit, the usual remedies are simulated too, unless the case is so large that this would take long,
+    and the verdict names those that would.
+
     Raises
     ------
     ScenarioError, ModelError, TopologyError
@@ -42,7 +50,14 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     DeadlockError
         When its ranks wait for each other for ever.
     """
-    return summarize(play_case(case, fold=fold), facts(case))
+    report = summarize(play_case(case, fold=fold), facts(case))
+    tried = []
+    if not report.fits and report.timeline is not None and len(report.timeline.spans) <= REMEDY_SPANS:
+        tried = [
+            (remedy.text, summarize(play_case(remedy.case, fold=fold), facts(remedy.case)))
+            for remedy in memory_remedies(case)
+        ]
+    return replace(report, verdict=describe_run(report, tried))
 
 
 def run(
@@ -71,6 +86,7 @@ def facts(case: Case) -> RunFacts:
         hardware_per_token = model.hardware_flops_per_token(training.sequence_length, training.recompute)
     return RunFacts(
         name=case.name,
+        model=case.model.name,
         tokens=tokens,
         model_flops=tokens * per_token,
         hardware_flops=tokens * hardware_per_token,
@@ -79,6 +95,5 @@ def facts(case: Case) -> RunFacts:
         microbatches=training.accumulation,
         price_per_gpu_hour=case.price_per_gpu_hour,
         train_tokens=case.train_tokens,
-        advice=memory_advice(training, strategy),
         warnings=case.warnings,
     )

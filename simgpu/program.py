@@ -31,7 +31,7 @@ class Compute:
     name: str
     kernels: tuple[Kernel, ...]
     duration_ns: int
-    phase: str  # forward | backward | optimizer
+    phase: str  # forward | backward | recompute | optimizer
     microbatch: int = -1
     unit: str = ""
 

@@ -64,6 +64,7 @@ class Flows:
     end_ns: Int64
     rate_per_ns: Float64
     last: NDArray[np.bool_]  # the piece in which the transfer completes
+    limit: Int64  # the full link that held it below its top speed, -1 for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -129,7 +129,7 @@ def _write(reports: Sequence[Report], destination: Destination, title: str) -> s
         if destination.json is not None:
             write_text(destination.json, text)
     if destination.html is not None:
-        from simgpu.metrics.verdict import compare
+        from simgpu.metrics.comparison import compare
         from simgpu.view.report import html
 
         write_text(destination.html, html(reports, title=title, verdict=compare(reports)))

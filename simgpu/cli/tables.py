@@ -44,7 +44,7 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
     rank : int, optional
         Whose own step to print as well.
     """
-    from simgpu.metrics.verdict import compare
+    from simgpu.metrics.comparison import compare
 
     console.print(Text(title, style="bold"))
     console.print(Text(compare(reports)))

@@ -9,6 +9,14 @@ from simgpu.program import TransferCost
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What a transfer gets: its speed between 0 and 1 of its top speed, and the full link that holds it (-1: none)."""
+
+    speed: float
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """A transfer as the solver sees it.
 
@@ -38,8 +46,8 @@ def demand(cost: TransferCost) -> Demand:
     return Demand(own / cost.stream_ns, shares)
 
 
-def fair_speeds(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, float]) -> list[float]:
-    """Speeds between 0 and 1 of each transfer's top speed, by progressive filling.
+def fair_shares(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, float]) -> list[Share]:
+    """Speeds of transfers that share links, by progressive filling.
 
     The byte rate that each transfer has on its own most loaded link rises for all together; a transfer stops at its
     top speed or when one of its links is full. Sums run over equal terms as count times value in a fixed order, so
@@ -52,7 +60,7 @@ def fair_speeds(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
 
     Returns
     -------
-    list of float
+    list of Share
         Max-min fair: no transfer can go faster without slowing one that is no faster than itself.
 
     References
@@ -63,10 +71,11 @@ def fair_speeds(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
     --------
     Two equal transfers on one link that fits one: half speed each.
 
-    >>> fair_speeds([Demand(1.0, ((0, 1, 1.0),))] * 2, {0: 1.0})
-    [0.5, 0.5]
+    >>> fair_shares([Demand(1.0, ((0, 1, 1.0),))] * 2, {0: 1.0})
+    [Share(speed=0.5, limit=0), Share(speed=0.5, limit=0)]
     """
     levels = [0.0] * len(demands)
+    limits = [-1] * len(demands)
     on: dict[int, list[int]] = {}
     for index, wanted in enumerate(demands):
         for link, _, _ in wanted.shares:
@@ -93,8 +102,13 @@ def fair_speeds(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
                 frozen[link].append((level, ratio))
         for i in stopped:
             levels[i] = level
+            if demands[i].top_bytes_per_ns > level:
+                limits[i] = min(link for link, _, _ in demands[i].shares if link in tight)
         active -= stopped
-    return [min(1.0, level / wanted.top_bytes_per_ns) for level, wanted in zip(levels, demands, strict=True)]
+    return [
+        Share(min(1.0, level / wanted.top_bytes_per_ns), limit)
+        for level, limit, wanted in zip(levels, limits, demands, strict=True)
+    ]
 
 
 def _ratio_sum(demands: Sequence[Demand], users: Sequence[int], chosen: set[int], link: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simpy import Environment, Event
 
-from simgpu.engine.fairness import Demand, demand, fair_speeds
+from simgpu.engine.fairness import Demand, demand, fair_shares
 from simgpu.engine.recorder import Recorder
 from simgpu.program import Program, TransferCost
 
@@ -25,6 +25,7 @@ class Flow:
     left_ns: float
     since_ns: int
     speed: float = 0.0
+    limit: int = -1
     finish_ns: int = 0
 
 
@@ -71,11 +72,11 @@ class Network:
         capacity = {
             link: self.program.links[link].bytes_per_s / 1e9 for flow in flows for link, _, _ in flow.demand.shares
         }
-        for flow, speed in zip(flows, fair_speeds([f.demand for f in flows], capacity), strict=True):
-            if speed != flow.speed:  # unchanged speeds keep their piece: rounding never depends on bystanders
+        for flow, share in zip(flows, fair_shares([f.demand for f in flows], capacity), strict=True):
+            if share.speed != flow.speed:  # unchanged speeds keep their piece: rounding never depends on bystanders
                 self._advance(flow, now, last=False)
-                flow.speed = speed
-                flow.finish_ns = now + math.ceil(flow.left_ns / speed)
+                flow.speed, flow.limit = share.speed, share.limit
+                flow.finish_ns = now + math.ceil(flow.left_ns / share.speed)
         self._arm(now)
 
     def _component(self) -> list[Flow]:
@@ -95,7 +96,7 @@ class Network:
         if flow.speed and now > flow.since_ns:
             flow.left_ns = max(0.0, flow.left_ns - flow.speed * (now - flow.since_ns))
             rate = flow.speed / flow.stream_ns
-            self.recorder.flows.append((flow.transfer, flow.since_ns, now, rate, last))
+            self.recorder.flows.append((flow.transfer, flow.since_ns, now, rate, last, flow.limit))
         flow.since_ns = now
 
     def _arm(self, now: int) -> None:

@@ -22,7 +22,7 @@ class Recorder:
 
     spans: list[SpanRow] = field(default_factory=list)
     memory: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # rank, order, time, delta, category
-    flows: list[tuple[int, int, int, float, bool]] = field(default_factory=list)
+    flows: list[tuple[int, int, int, float, bool, int]] = field(default_factory=list)
     categories: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[int, TransferKey], int] = field(default_factory=dict)
 
@@ -56,6 +56,7 @@ class Recorder:
             end_ns=np.array([r[2] for r in rows], np.int64),
             rate_per_ns=np.array([r[3] for r in rows], np.float64),
             last=np.array([r[4] for r in rows], np.bool_),
+            limit=np.array([r[5] for r in rows], np.int64),
         )
 
 

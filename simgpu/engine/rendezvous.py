@@ -101,7 +101,7 @@ class Rendezvous:
             flowing = meeting.start_ns + cost.latency_ns
             meeting.end_ns = flowing + cost.stream_ns
             if cost.loads and cost.stream_ns:
-                self.recorder.flows.append((transfer, flowing, meeting.end_ns, 1 / cost.stream_ns, True))
+                self.recorder.flows.append((transfer, flowing, meeting.end_ns, 1 / cost.stream_ns, True, -1))
             if len(meeting.arrived) > 1:
                 meeting.event.succeed()
             return

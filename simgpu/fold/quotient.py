@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from simgpu.fold.refinement import Int64, refine
+from simgpu.fold.refinement import Int64, is_equitable, refine
 from simgpu.program import Group, Load, Program, Rank, TransferCost, TransferKey
 
 
@@ -28,7 +28,8 @@ def fold(program: Program) -> Program:
     -------
     Program
         Same type; ``Rank.members`` lists the ranks that a class stands for, ``Load.count`` how many transfers of a
-        class load each link of a class.
+        class load each link of a class. Should the partition turn out not to be equitable (a hash collision), the
+        program comes back as it was.
     """
     transfers = list(program.transfers.items())
     n_ranks, n_groups, n_links = len(program.ranks), len(program.groups), len(program.links)
@@ -49,6 +50,8 @@ def fold(program: Program) -> Program:
             (first_transfer + index, first_link + load.link, ("load", load.bytes, load.count)) for load in cost.loads
         ]
     partition = _partition(colours, edges)
+    if partition is None:
+        return program
 
     rank_class, members = _classes(partition[:n_ranks])
     group_class, group_members = _classes(partition[n_ranks:first_transfer])
@@ -110,12 +113,14 @@ def _fold_transfers(
     return folded
 
 
-def _partition(colours: list[Hashable], edges: list[tuple[int, int, Hashable]]) -> Int64:
+def _partition(colours: list[Hashable], edges: list[tuple[int, int, Hashable]]) -> Int64 | None:
     colour = _numbered(colours)
     source = np.array([edge[0] for edge in edges], np.int64)
     target = np.array([edge[1] for edge in edges], np.int64)
     label = 2 * _numbered([edge[2] for edge in edges])  # even one way, odd the other
-    return refine(colour, np.r_[source, target], np.r_[target, source], np.r_[label, label + 1])
+    both_ways = np.r_[source, target], np.r_[target, source], np.r_[label, label + 1]
+    partition = refine(colour, *both_ways)
+    return partition if is_equitable(partition, *both_ways) else None
 
 
 def _numbered(values: Iterable[Hashable]) -> Int64:

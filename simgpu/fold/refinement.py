@@ -27,7 +27,7 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
     Notes
     -----
     Neighbourhoods are compared by a 64-bit sum of mixed hashes; two different ones collide with probability about
-    V^2 / 2^64 per round.
+    V^2 / 2^64 per round. `is_equitable` checks the result exactly.
 
     Examples
     --------
@@ -52,6 +52,34 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
         if refined.max(initial=-1) == current.max(initial=-1):
             return refined
         current = refined
+
+
+def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> bool:
+    """Whether all vertices of one colour really see the same multiset of (label, colour).
+
+    Parameters
+    ----------
+    colour : (V,) int64
+    source, target, label : (E,) int64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = np.array([0, 1, 2]); t = np.array([1, 2, 3]); one = np.zeros(6, np.int64)
+    >>> [is_equitable(np.array(c), np.r_[s, t], np.r_[t, s], one) for c in ([0, 1, 1, 0], [0, 0, 0, 0])]
+    [True, False]
+    """
+    seen = colour[target]
+    order = np.lexsort((seen, label, source))
+    source, label, seen = source[order], label[order], seen[order]
+    degree = np.bincount(source, minlength=len(colour))
+    start = np.r_[0, np.cumsum(degree)[:-1]]
+    _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
+    representative = first[inverse]
+    if (degree != degree[representative]).any():
+        return False
+    counterpart = start[representative[source]] + (np.arange(len(source)) - start[source])
+    return bool((label == label[counterpart]).all() and (seen == seen[counterpart]).all())
 
 
 def _canonical(keys: UInt64) -> Int64:

@@ -20,6 +20,12 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 # Half the ports of the usual 64-port switch face down.
 _NODES_PER_LEAF: Final = 32
+# Above what is built: one leaf for as many nodes as a cluster may have, and a thousandth of the bandwidth.
+_MOST_NODES_PER_LEAF: Final = 65_536
+_MOST_OVERSUBSCRIPTION: Final = 1000
+_OVERSUBSCRIPTIONS: Final = (
+    f"1 (non-blocking) to {_MOST_OVERSUBSCRIPTION:,}, such as 4 for a quarter of the bandwidth"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +131,16 @@ def read_fabric(own: object, override: Mapping[str, Any] | None, reading: Readin
         except QuantityError as error:
             reading.problem("fabric.oversubscription", error.problem, value=value, allowed=error.allowed)
         if oversubscription < 1:
-            allowed = "1 (non-blocking) or more, such as 4 for a quarter of the bandwidth"
-            reading.problem("fabric.oversubscription", "is below 1", value=value, allowed=allowed)
+            reading.problem("fabric.oversubscription", "is below 1", value=value, allowed=_OVERSUBSCRIPTIONS)
+            oversubscription = 1.0
+        elif oversubscription > _MOST_OVERSUBSCRIPTION:
+            problem = "is too large to be meant"
+            reading.problem("fabric.oversubscription", problem, value=value, allowed=_OVERSUBSCRIPTIONS)
             oversubscription = 1.0
     name = reading.text(fields, "link", "fabric")
     return Fabric(
         kind=_KINDS.get(kind, kind),
-        nodes_per_leaf=reading.whole(fields, "nodes_per_leaf", "fabric", default=_NODES_PER_LEAF),
+        nodes_per_leaf=reading.whole(fields, "nodes_per_leaf", "fabric", default=_NODES_PER_LEAF, most=_MOST_NODES_PER_LEAF),
         oversubscription=oversubscription,
         port=reading.lookup(partial(link_type, name, network=True), "fabric.link") if name else None,
     )

@@ -16,12 +16,15 @@ class Link:
     source, target : str
         Names of its ends in the graph.
     kind : str
-        ``nvlink``, ``c2c``, ``pcie``, ``socket``, ``memory`` or ``network``.
+        ``nvlink`` (xGMI too), ``c2c`` (a GPU and its CPU in one package), ``pcie``, ``socket`` (between CPUs),
+        ``host_memory`` or ``network``. Everywhere in SimGPU these words mean these links.
     bytes_per_s : int, bytes per second
         What NCCL achieves in this direction: the capacity in simulation.
     nominal_bytes_per_s : int, bytes per second
         What the vendor prints.
     latency_ns : int, nanoseconds
+    added_latency_ns : int, nanoseconds
+        What a topology file gives the link on top of its type's latency; negative when below.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Link:
     bytes_per_s: int
     nominal_bytes_per_s: int
     latency_ns: int
+    added_latency_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class Route:
         ``nvlink``, ``pcie``, ``host`` (staged in host memory) or ``network``.
     latency_ns : int, nanoseconds
         Sum of the links' latencies.
+    added_latency_ns : int, nanoseconds
+        Sum of what is on top of their types'.
     distance : int
         Rank of nearness within a machine, smaller is nearer; for choosing, not for timing.
     """
@@ -52,4 +58,5 @@ class Route:
     links: tuple[int, ...]
     kind: str
     latency_ns: int
+    added_latency_ns: int = 0
     distance: int = 0

@@ -18,7 +18,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "c2c": "c2c",
     "pcie": "pcie",
     "cpu_socket": "socket",
-    "host_memory": "memory",
+    "host_memory": "host_memory",
     "net": "network",
 }
 _GB: Final = 10**9
@@ -32,7 +32,7 @@ class LinkType:
     ----------
     name : str
     kind : str
-        ``nvlink`` (xGMI too), ``c2c``, ``pcie``, ``socket``, ``memory`` or ``network``.
+        ``nvlink`` (xGMI too), ``c2c``, ``pcie``, ``socket``, ``host_memory`` or ``network``.
     bytes_per_s : int, bytes per second
         What NCCL achieves in one direction; the capacity used in simulation.
     nominal_bytes_per_s : int, bytes per second

@@ -15,7 +15,8 @@ The file's format::
 
 ``from`` and ``to`` name a family (all of it), one device (``gpu 3``) or a range (``gpu 0-3``): as many on both
 sides are joined pairwise, one on a side is joined to all of the other. ``count`` bundles parallel links, ``lanes``
-narrows a 16-lane PCIe link, ``bandwidth_gb_per_s`` and ``latency_us`` replace the type's figures.
+narrows a 16-lane PCIe link, ``bandwidth_gb_per_s`` and ``latency_us`` replace the type's figures. NCCL's own start-up
+already covers a type's latency; what ``latency_us`` is above it (or below) delays every transfer over the link.
 """
 
 from __future__ import annotations
@@ -28,13 +29,22 @@ from typing import Any, Final
 
 from simgpu.hardware.gpu import Gpu, gpu
 from simgpu.hardware.link_type import LinkType, link_type
-from simgpu.hardware.reading import Reading
+from simgpu.hardware.reading import Bounds, Reading
 from simgpu.units import parse_bandwidth, parse_time
 
 KINDS: Final = ("gpu", "cpu", "memory", "pcie_switch", "nvswitch", "nic")
 _FAMILY = re.compile(r"[a-z][a-z_]*")
 _SELECTION = re.compile(r"\s*([a-z][a-z_]*?)\s*(?:(\d+)(?:\s*-\s*(\d+))?)?\s*")
 _LINK_FIELDS: Final = ("from", "to", "type", "count", "lanes", "bandwidth_gb_per_s", "latency_us")
+# Beyond anything built, so more is a slip of the unit or of the keyboard: NVL72 is the largest NVLink domain, its GPUs'
+# 900 GB/s the fastest link, 10 s three times NCCL's own patience; below 1 MB/s times leave the range of the clock.
+_MOST_DEVICES: Final = 1024
+_MOST_PARALLEL: Final = 1024
+_MOST_GB_PER_S: Final = 100_000
+_BANDWIDTHS: Final = Bounds(
+    least=10**6, most=_MOST_GB_PER_S * 10**9, allowed=f"0.001 to {_MOST_GB_PER_S:,} GB/s (GB/s, not bytes)"
+)
+_LATENCIES: Final = Bounds(least=0, most=10 * 10**9, allowed="0 to 10 s (a plain number is microseconds)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,7 @@ class Wire:
     bytes_per_s: int
     nominal_bytes_per_s: int
     latency_ns: int
+    added_latency_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +139,7 @@ def read_machine(description: Mapping[str, Any], reading: Reading) -> Machine:
         fix = "add a family such as 'gpu: {kind: gpu, count: 8, model: A100-SXM4-80GB}'"
         reading.problem("devices", "has no GPU", fix=fix)
     wires: list[Wire] = []
+    joined: set[tuple[int, int]] = set()
     links = description.get("links", [])
     if not isinstance(links, list | tuple):
         reading.problem(
@@ -137,9 +149,10 @@ def read_machine(description: Mapping[str, Any], reading: Reading) -> Machine:
     for index, entry in enumerate(links):
         where = f"links[{index}]"
         for wire in _wires(entry, where, families, devices, reading):
-            if any((wire.source, wire.target) == (other.source, other.target) for other in wires):
+            if (wire.source, wire.target) in joined:
                 ends = f"{devices[wire.source].name} and {devices[wire.target].name}"
                 reading.problem(where, f"joins {ends} once more", fix="give parallel links as one with a count")
+            joined.add((wire.source, wire.target))
             wires.append(wire)
     return Machine(
         name=name,
@@ -163,7 +176,7 @@ def _devices(family: str, entry: object, reading: Reading) -> list[Device]:
         return []
     extra = {"gpu": ("model",), "nic": ("type",)}.get(kind, ())
     entry = reading.mapping(entry, where, ("kind", "count", *extra))
-    count = reading.whole(entry, "count", where, default=1)
+    count = reading.whole(entry, "count", where, default=1, most=_MOST_DEVICES)
     model: Gpu | None = None
     port: LinkType | None = None
     if kind == "gpu":
@@ -184,13 +197,16 @@ def _wires(
     ends = [_select(entry, side, where, families, reading) for side in ("from", "to")]
     name = reading.text(entry, "type", where, fix="name a link type, such as PCIe 4.0 x16")
     found = reading.lookup(partial(link_type, name), f"{where}.type") if name else None
-    count = reading.whole(entry, "count", where, default=1)
-    lanes = reading.whole(entry, "lanes", where, default=16)
-    bandwidth = reading.quantity(entry, "bandwidth_gb_per_s", where, parse_bandwidth)
-    latency = reading.quantity(entry, "latency_us", where, partial(parse_time, plain="us"), zero=True)
+    count = reading.whole(entry, "count", where, default=1, most=_MOST_PARALLEL)
+    lanes = reading.whole(entry, "lanes", where, default=16, most=16)
+    bandwidth = reading.quantity(entry, "bandwidth_gb_per_s", where, parse_bandwidth, _BANDWIDTHS)
+    latency = reading.quantity(entry, "latency_us", where, partial(parse_time, plain="us"), _LATENCIES)
     if found is None or not all(ends):
         return []
-    if lanes != 16 and (found.kind != "pcie" or lanes > 16):
+    if found.nominal_bytes_per_s * count > _BANDWIDTHS.most:
+        most = _BANDWIDTHS.most // found.nominal_bytes_per_s
+        reading.problem(f"{where}.count", "is too large to be meant", value=count, allowed=f"1 to {most:,}")
+    if lanes != 16 and found.kind != "pcie":
         reading.problem(f"{where}.lanes", "does not fit the link type", value=lanes, allowed="1 to 16, of PCIe links")
     left, right = ends
     if len(left) == 1:
@@ -214,6 +230,7 @@ def _wires(
                     bytes_per_s=bandwidth or found.bytes_per_s * count * lanes // 16,
                     nominal_bytes_per_s=found.nominal_bytes_per_s * count * lanes // 16,
                     latency_ns=found.latency_ns if latency is None else latency,
+                    added_latency_ns=0 if latency is None else latency - found.latency_ns,
                 )
             )
     return wires

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ENDS_ONLY: Final = frozenset({"gpu", "nic", "memory"})
 _NVLINK: Final = frozenset({"nvlink"})
 _BUS: Final = frozenset({"pcie", "socket", "c2c"})
-_BUS_AND_MEMORY: Final = _BUS | {"memory"}
+_BUS_AND_MEMORY: Final = _BUS | {"host_memory"}
 # Order of preference, nearest first, as NCCL's path classes have it: within a PCIe switch, through a host bridge,
 # across sockets. The figures only rank; no time comes of them.
 _HOST_BRIDGE_COST: Final = 4

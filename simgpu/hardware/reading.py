@@ -14,6 +14,15 @@ T = TypeVar("T")
 _NOTHING: Mapping[str, Any] = {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a quantity may be: ``least`` to ``most`` in its parsed unit, and the same in words."""
+
+    least: int
+    most: int
+    allowed: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """One pass over a description. ``source`` names its file in messages."""
@@ -49,13 +58,17 @@ class Reading:
                 )
         return value
 
-    def whole(self, mapping: Mapping[str, Any], key: str, where: str, *, default: int) -> int:
-        """Read a whole number of at least 1."""
+    def whole(self, mapping: Mapping[str, Any], key: str, where: str, *, default: int, most: int) -> int:
+        """Read a whole number from 1 to ``most``."""
         value = mapping.get(key)
         if value is None:
             return default
+        allowed = f"1 to {most:,}"
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.problem(f"{where}.{key}", "is no whole number above zero", value=value, allowed="1, 2, 3, ...")
+            self.problem(f"{where}.{key}", "is no whole number above zero", value=value, allowed=allowed)
+            return default
+        if value > most:
+            self.problem(f"{where}.{key}", "is too large to be meant", value=value, allowed=allowed)
             return default
         return value
 
@@ -72,9 +85,9 @@ class Reading:
         return value
 
     def quantity(
-        self, mapping: Mapping[str, Any], key: str, where: str, parse: Callable[[object], int], *, zero: bool = False
+        self, mapping: Mapping[str, Any], key: str, where: str, parse: Callable[[object], int], bounds: Bounds
     ) -> int | None:
-        """Read a quantity with its unit; None when absent or wrong. Zero is a problem unless allowed."""
+        """Read a quantity with its unit; None when absent, wrong or out of bounds."""
         value = mapping.get(key)
         if value is None:
             return None
@@ -83,8 +96,18 @@ class Reading:
         except QuantityError as error:
             self.problem(f"{where}.{key}", error.problem, value=value, allowed=error.allowed, fix=error.fix or None)
             return None
-        if found == 0 and not zero:
-            self.problem(f"{where}.{key}", "is zero: nothing could ever cross", value=value, fix="remove the link")
+        if found == 0 and bounds.least > 0:
+            self.problem(
+                f"{where}.{key}",
+                "is zero: nothing could ever cross",
+                value=value,
+                allowed=bounds.allowed,
+                fix="remove the link",
+            )
+            return None
+        if not bounds.least <= found <= bounds.most:
+            size = "small" if found < bounds.least else "large"
+            self.problem(f"{where}.{key}", f"is too {size} to be meant", value=value, allowed=bounds.allowed)
             return None
         return found
 

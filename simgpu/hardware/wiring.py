@@ -36,6 +36,7 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, .
                 wire.kind,
                 (wire.bytes_per_s, wire.nominal_bytes_per_s),
                 wire.latency_ns,
+                wire.added_latency_ns,
             )
             for wire in machine.wires
         )
@@ -63,7 +64,7 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, .
     return tuple(links)
 
 
-def _link(source: str, target: str, kind: str, rates: tuple[int, int], latency_ns: int) -> Link:
+def _link(source: str, target: str, kind: str, rates: tuple[int, int], latency_ns: int, added_ns: int = 0) -> Link:
     # Both ends in one node: say the node once.
     node, slash, device = target.partition("/")
     short = device if slash and source.startswith(f"{node}/") else target
@@ -75,4 +76,5 @@ def _link(source: str, target: str, kind: str, rates: tuple[int, int], latency_n
         bytes_per_s=rates[0],
         nominal_bytes_per_s=rates[1],
         latency_ns=latency_ns,
+        added_latency_ns=added_ns,
     )

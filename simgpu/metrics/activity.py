@@ -38,7 +38,7 @@ class Bar:
     bytes : int
         Payload of a transfer.
     reason : str
-        For people: what a wait waited for, which algorithm and bottleneck a transfer had.
+        For people: what a wait waited for, which collective a transfer is.
     """
 
     rank: int

@@ -29,6 +29,7 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
     program, spans = timeline.program, timeline.spans
     begin, end = timeline.window_ns
     seen: dict[tuple[int, str, TransferKey], list[int]] = {}
+    limits = _limiting_links(timeline)
     inside = (spans.start_ns >= begin) & (spans.start_ns < end)
     for row in inside.nonzero()[0].tolist():
         work = timeline.instruction(row)
@@ -46,6 +47,7 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
         group = program.ranks[rank].groups[communicator]
         cost = program.transfers[group, key]
         mean = sum(durations) / len(durations)
+        held = limits.get((group, key))
         yield TransferReport(
             rank=program.ranks[rank].members[0],
             axis=program.communicators[communicator].axis,
@@ -54,7 +56,26 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
             count=len(durations),
             mean_ns=mean,
             busbw_bytes_per_s=bus_bandwidth(key.kind, len(program.groups[group].members), key.bytes, mean),
+            latency_share=cost.latency_ns / mean if mean else 0.0,
+            crosses_network=any(program.links[load.link].kind == "network" for load in cost.loads),
             algorithm=cost.algorithm,
             source=cost.source,
-            bottleneck=cost.bottleneck,
+            bottleneck=cost.bottleneck if held is None else program.links[held].name,
         )
+
+
+def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
+    """Link that held each transfer for the longest time; only those held for most of their streaming time."""
+    flows = timeline.flows
+    times: dict[int, dict[int, int]] = {}
+    for transfer, start, end, limit in zip(
+        flows.transfer.tolist(), flows.start_ns.tolist(), flows.end_ns.tolist(), flows.limit.tolist(), strict=True
+    ):
+        by_link = times.setdefault(transfer, {})
+        by_link[limit] = by_link.get(limit, 0) + end - start
+    found = {}
+    for transfer, by_link in times.items():
+        longest = max(sorted(by_link), key=lambda link: by_link[link])
+        if longest >= 0:
+            found[timeline.transfers[transfer]] = longest
+    return found

@@ -19,11 +19,11 @@ class RunFacts:
         Dense peak of one GPU in the arithmetic used.
     stages, microbatches : int
         Of the pipeline; 1 stage when there is none.
-    advice : tuple of str
-        What could be changed to need less memory, in order; used when it does not fit.
+    model : str
     """
 
     name: str
+    model: str
     tokens: int
     model_flops: int
     hardware_flops: int
@@ -32,5 +32,4 @@ class RunFacts:
     microbatches: int = 1
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
-    advice: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

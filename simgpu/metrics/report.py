@@ -36,7 +36,7 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferReport:
-    """All transfers of one kind on one axis: how often, how much, how much of it was hidden.
+    """All transfers of one kind and size on one axis, as one rank sees them.
 
     Parameters
     ----------
@@ -48,6 +48,11 @@ class TransferReport:
         Mean duration from start to end.
     busbw_bytes_per_s : float
         nccl-tests' bus bandwidth, mean; 0 for free transfers.
+    latency_share : float
+        Part of the mean duration in which no byte moves at full rate: start, ring steps, pipeline fill.
+    bottleneck : str
+        The link that was full when this transfer was held below its top speed for most of the time, else the one
+        that limits it alone.
     """
 
     rank: int
@@ -57,6 +62,8 @@ class TransferReport:
     count: int
     mean_ns: float
     busbw_bytes_per_s: float
+    latency_share: float
+    crosses_network: bool
     algorithm: str
     source: str
     bottleneck: str
@@ -71,6 +78,7 @@ class Report:
     """
 
     name: str
+    model: str
     gpus: int
     step_time_ns: int
     tokens_per_s: float
@@ -80,7 +88,7 @@ class Report:
     peak_flops_used: float  # FLOP/s of one GPU that MFU divides by
     bubble_fraction: float
     bubble_over_ideal: float
-    ideal_bubble_fraction: float  # (p-1)/(m+p-1): equal stages, free network; 0 without a pipeline
+    ideal_bubble_fraction: float  # with this run's mean work in equal stages and free messages; 0 without a pipeline
     overlap_ratio: float
     breakdown_ns: Mapping[str, float]
     ranks: tuple[RankReport, ...]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 
 from simgpu.metrics.accounting import RankAccount, breakdown
 from simgpu.metrics.activity import CLASSES, Bar
@@ -12,7 +11,6 @@ from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.intervals import intersection, length, union
 from simgpu.metrics.memory import memory_use
 from simgpu.metrics.report import RankReport, Report
-from simgpu.metrics.verdict import describe_run
 from simgpu.program import COMPUTE
 from simgpu.timeline import Timeline
 
@@ -21,7 +19,7 @@ NEARLY_FULL = 0.93
 
 
 def summarize(timeline: Timeline, facts: RunFacts) -> Report:
-    """Compute every number of a run.
+    """Compute every number of a run; the verdict is left empty.
 
     Notes
     -----
@@ -43,8 +41,9 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
     hours = facts.train_tokens / tokens_per_s / 3600 if facts.train_tokens and tokens_per_s else None
     gpu_hours = hours * gpus if hours is not None else None
     priced = gpu_hours is not None and facts.price_per_gpu_hour is not None
-    report = Report(
+    return Report(
         name=facts.name,
+        model=facts.model,
         gpus=gpus,
         step_time_ns=step_ns,
         tokens_per_s=tokens_per_s,
@@ -54,7 +53,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         peak_flops_used=facts.peak_flops_per_s,
         bubble_fraction=mean["bubble"] / step_ns if step_ns else 0.0,
         bubble_over_ideal=mean["bubble"] / compute_ns if compute_ns else 0.0,
-        ideal_bubble_fraction=(facts.stages - 1) / (facts.microbatches + facts.stages - 1),
+        ideal_bubble_fraction=_ideal_bubble(mean, facts),
         overlap_ratio=_overlap_ratio(ranks),
         breakdown_ns=mean,
         ranks=ranks,
@@ -70,7 +69,14 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         cost=gpu_hours * facts.price_per_gpu_hour if priced else None,  # type: ignore[operator]
         timeline=timeline,
     )
-    return replace(report, verdict=describe_run(report, facts.advice))
+
+
+def _ideal_bubble(mean: Mapping[str, float], facts: RunFacts) -> float:
+    """(p-1)/m of the pipelined work, beside that work and what comes once per step (optimizer, gradient reduction)."""
+    once = mean["compute.optimizer"] + mean["exposed.dp"]
+    work = sum(mean.values()) - mean["bubble"] - mean["exposed.pp"] - once
+    idle = (facts.stages - 1) / facts.microbatches * work
+    return idle / (idle + work + once) if idle else 0.0
 
 
 def _rank_report(timeline: Timeline, index: int) -> RankReport:

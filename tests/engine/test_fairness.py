@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simgpu.engine.fairness import Demand, fair_speeds
+from simgpu.engine.fairness import Demand, fair_shares
 
 LINKS = range(4)
 
@@ -21,6 +21,10 @@ def problems(draw):
         demands.append(Demand(draw(st.sampled_from([0.5, 1.0, 3.0, 8.0])), shares))
     capacity = {link: draw(st.sampled_from([0.7, 1.0, 2.0, 5.0])) for link in LINKS}
     return demands, capacity
+
+
+def fair_speeds(demands, capacity):
+    return [share.speed for share in fair_shares(demands, capacity)]
 
 
 def use(demands, speeds, link):
@@ -79,3 +83,9 @@ def test_a_small_message_is_not_starved_by_a_large_transfer():
     """Byte rates rise together, not fractions of each transfer's size."""
     large, small = Demand(10.0, ((0, 1, 1.0),)), Demand(2.0, ((0, 1, 1.0),))
     assert fair_speeds([large, small], {0: 10.0}) == [pytest.approx(0.8), 1.0]
+
+
+def test_a_slowed_transfer_names_the_full_link_that_holds_it():
+    wide, narrow = Demand(1.0, ((0, 1, 1.0), (1, 1, 1.0))), Demand(1.0, ((0, 1, 1.0),))
+    shares = fair_shares([wide, wide, narrow], {0: 3.0, 1: 1.0})
+    assert [(share.speed, share.limit) for share in shares] == [(0.5, 1), (0.5, 1), (1.0, -1)]

@@ -300,12 +300,15 @@ def report(name: str, ranks: Sequence[RankReport], step_ns: int, *, gpus: int, a
         count=12,
         mean_ns=11e6,
         busbw_bytes_per_s=231e9,
+        latency_share=0.1,
+        crosses_network=False,
         algorithm="ring",
         source="measured",
         bottleneck="node0/gpu0->nvswitch",
     )
     return Report(
         name=name,
+        model="llama-2-7b",
         gpus=gpus,
         step_time_ns=step_ns,
         tokens_per_s=262144 / step_ns * 1e9,

@@ -1,0 +1,90 @@
+"""Plain sentences about several runs: which is faster, by how much, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simgpu.metrics.report import Report
+from simgpu.metrics.verdict import NOTABLE, WORDS, describe_bubble, describe_overflow, lost_time, percent
+
+
+def compare(reports: Sequence[Report]) -> str:
+    """Several runs in a few sentences, one per line.
+
+    Each run is measured against the first that fits with the same model on the same device, else with the same model.
+    Speed is tokens per second, so runs of different batch compare too; the share in parentheses is the speed-up over
+    the ratio of GPUs.
+    """
+    if len(reports) == 1:
+        return reports[0].verdict
+    fitting = [report for report in reports if report.fits]
+    lines = [] if fitting else ["None of them fits"]
+    if len(fitting) == 1:
+        lines = [f"Only {fitting[0].name} fits: {fitting[0].verdict}"]
+    elif all(report.tokens_per_s for report in fitting):
+        lines += [_against(_base(fitting, other), other) for other in fitting if _base(fitting, other) is not other]
+        alone = [
+            report
+            for report in fitting
+            if not any(_base(fitting, other) is report for other in fitting if other is not report)
+        ]
+        lines += [
+            f"{report.name} ({report.model}): {report.verdict}" for report in alone if _base(fitting, report) is report
+        ]
+    else:
+        lines += [f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report))}" for report in fitting]
+    lines += [f"{report.name}: {describe_overflow(report)}" for report in reports if not report.fits]
+    return "\n".join(lines)
+
+
+def _base(reports: Sequence[Report], other: Report) -> Report:
+    alike = [report for report in reports if report.model == other.model]
+    near = [report for report in alike if report.ranks[0].device == other.ranks[0].device]
+    return alike[0] if near[0] is other else near[0]
+
+
+def _against(base: Report, other: Report) -> str:
+    ratio = other.tokens_per_s / base.tokens_per_s
+    left, right, verb, efficiency = other.name, base.name, "is", ""
+    if other.gpus != base.gpus:
+        efficiency = f" ({100 * ratio * base.gpus / other.gpus:.0f} %)"
+        if (left, right) == (f"{other.gpus} GPUs", f"{base.gpus} GPUs"):
+            right, verb = str(base.gpus), "are"
+        else:
+            left, right = f"{left} on {other.gpus} GPUs", f"{right} on {base.gpus}"
+    if 0.995 <= ratio <= 1.005:
+        text = f"{left} {verb} as fast as {right}{efficiency}"
+    elif ratio > 1:
+        text = f"{left} {verb} {ratio:.2f}× faster than {right}{efficiency}"
+    else:
+        text = f"{left} {verb} {1 / ratio:.2f}× slower than {right}{efficiency}"
+    if other.gpus != base.gpus or other.ranks[0].device != base.ranks[0].device:
+        reasons = lost_time(other)
+        return text + (
+            f": {reasons[0][0]} of the step is {reasons[0][1]}" if reasons else ": nearly all of it computes"
+        )
+    return text + _changes(base, other)
+
+
+def _changes(base: Report, other: Report) -> str:
+    """Name the two classes whose time per token changed most, as shares of the base's step."""
+    scale = base.tokens_per_s * base.step_time_ns / (other.tokens_per_s * other.step_time_ns)  # base's tokens per step
+    changes = sorted(
+        (
+            ((other.breakdown_ns[name] * scale - base.breakdown_ns[name]) / base.step_time_ns, name)
+            for name in base.breakdown_ns
+        ),
+        key=lambda change: -abs(change[0]),
+    )
+    texts = [
+        f"{WORDS[name]} {'+' if change > 0 else '−'}{percent(abs(change))}{_what_is_left(other, name)}"
+        for change, name in changes[:2]
+        if abs(change) >= NOTABLE
+    ]
+    return f": of {base.name}'s step, {', '.join(texts)}" if texts else ""
+
+
+def _what_is_left(report: Report, name: str) -> str:
+    if name != "bubble":
+        return ""
+    return f" to {percent(report.bubble_fraction)}{describe_bubble(report)}"

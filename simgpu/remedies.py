@@ -1,0 +1,66 @@
+"""What could be changed in a case that does not fit, as cases to simulate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from simgpu.config.case import Case
+from simgpu.workload.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A change in words, with the fields to set, and the changed case."""
+
+    text: str
+    case: Case
+
+
+def memory_remedies(case: Case) -> tuple[Remedy, ...]:
+    """List single changes that lower memory, in the order people try them, then all of them together.
+
+    Examples
+    --------
+    >>> from simgpu.config import load_cases
+    >>> [remedy.text for remedy in memory_remedies(load_cases("four_vs_eight")[2])]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['parallel.data_parallel: fsdp', 'training.recompute: full',
+     'parallel.data_parallel: fsdp with training.recompute: full']
+    """
+    single = tuple(_single(case))
+    if len(single) < 2:
+        return single
+    together = case
+    for remedy in single:
+        together = replace(
+            together,
+            training=replace(
+                together.training,
+                micro_batch_size=min(together.training.micro_batch_size, remedy.case.training.micro_batch_size),
+                accumulation=max(together.training.accumulation, remedy.case.training.accumulation),
+                recompute=remedy.case.training.recompute
+                if remedy.case.training.recompute != case.training.recompute
+                else together.training.recompute,
+            ),
+            strategy=replace(
+                together.strategy,
+                data_parallel=remedy.case.strategy.data_parallel
+                if remedy.case.strategy.data_parallel != case.strategy.data_parallel
+                else together.strategy.data_parallel,
+            ),
+        )
+    return (*single, Remedy(text=" with ".join(remedy.text for remedy in single), case=together))
+
+
+def _single(case: Case) -> Iterator[Remedy]:
+    training, strategy = case.training, case.strategy
+    if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and isinstance(case.model, Model):
+        yield Remedy(
+            text="parallel.data_parallel: fsdp", case=replace(case, strategy=replace(strategy, data_parallel="fsdp"))
+        )
+    if training.micro_batch_size > 1:
+        smaller = replace(training, micro_batch_size=1, accumulation=training.accumulation * training.micro_batch_size)
+        yield Remedy(text="training.micro_batch_size: 1", case=replace(case, training=smaller))
+    if training.recompute != "full" and isinstance(case.model, Model):
+        yield Remedy(text="training.recompute: full", case=replace(case, training=replace(training, recompute="full")))

@@ -1,0 +1,94 @@
+"""A role's streams as short lines of text, and golden texts in the same form.
+
+One stream is a list of tokens:
+
+* ``F0 block 1``, ``B1 head``, ``R0 block 0``: forward, backward, recomputation of a unit for one micro-batch;
+* ``flatten gradients@1 = 328192``: any other run of kernels, its micro-batch where it has one, the bytes it moves;
+* ``gather block 0@1 = all_gather 82176``: a collective, its kind and its bytes;
+* ``send F0 = 4096 to 1``, ``recv B0 = 4096 from 1``: a message, its tag, bytes and peer;
+* ``<gather block 0@1>``: wait until another stream has done that (what its Record follows);
+* ``+4096 activations``, ``-4096 activations``: memory, when asked for.
+
+Names that come again on a stream get a number: ``B1 block 1 #2`` is the second piece of that backward.
+"""
+
+from collections import Counter
+
+from simgpu.program import COMPUTE, Alloc, Collective, Compute, Free, Record, Recv, Send, Wait
+
+LETTERS = {"forward": "F", "backward": "B", "recompute": "R"}
+
+
+def streams(role, *, memory=False):
+    """Return {stream: [token, ...]} of a role."""
+    done = {}  # event -> name of what its Record follows
+    named = {name: list(_named(instructions)) for name, instructions in role.streams.items()}
+    for instructions in named.values():
+        last = "begin"
+        for item, name in instructions:
+            last = name or last
+            if isinstance(item, Record):
+                assert item.event not in done, "an event is recorded once"
+                done[item.event] = last
+    return {
+        stream: [token for item, name in instructions if (token := _token(stream, item, name, done, memory))]
+        for stream, instructions in named.items()
+    }
+
+
+def golden(text):
+    """Read the same from a text: ``stream: a | b``, more lines of the same stream, ``-- why`` at their ends."""
+    found, stream = {}, ""
+    for line in text.splitlines():
+        body = line.split("--")[0].strip()
+        if not body:
+            continue
+        head, colon, rest = body.partition(": ")
+        if colon:
+            stream, body = head, rest
+        found.setdefault(stream, []).extend(token.strip() for token in body.split("|"))
+    return found
+
+
+def _named(instructions):
+    seen = Counter()
+    for item in instructions:
+        if isinstance(item, Compute) and item.unit:
+            assert item.name == f"{item.phase} {item.unit}"
+            name = f"{LETTERS[item.phase]}{item.microbatch} {item.unit}"
+        elif isinstance(item, Compute | Collective):
+            name = item.name + (f"@{item.microbatch}" if item.microbatch >= 0 else "")
+        elif isinstance(item, Send | Recv):
+            direction = {"F": "forward", "B": "backward"}[item.tag[0]]
+            assert item.name == f"{type(item).__name__.lower()} {direction} {item.microbatch}"
+            name = f"{type(item).__name__.lower()} {item.tag}"
+        else:
+            yield item, ""
+            continue
+        seen[name] += 1
+        yield item, name if seen[name] == 1 else f"{name} #{seen[name]}"
+
+
+def _token(stream, item, name, done, memory):
+    if isinstance(item, Compute):
+        return name if item.unit else f"{name} = {sum(kernel.bytes for kernel in item.kernels)}"
+    if isinstance(item, Collective):
+        assert item.communicator == stream, "a communicator has a stream of its own"
+        return f"{name} = {item.kind} {item.bytes}"
+    if isinstance(item, Send | Recv):
+        assert stream.startswith(f"{item.communicator} "), "one stream per direction"
+        return f"{name} = {item.bytes} {'to' if isinstance(item, Send) else 'from'} {item.peer}"
+    if isinstance(item, Wait):
+        return f"<{done[item.event]}>"
+    if memory and isinstance(item, Alloc | Free):
+        return f"{'+' if isinstance(item, Alloc) else '-'}{item.bytes} {item.category}"
+    return ""
+
+
+def kernels(role, stream=COMPUTE):
+    """Names and classes of every kernel of a stream, by the token of its run."""
+    return {
+        name: [(kernel.name, kernel.op_class) for kernel in item.kernels]
+        for item, name in _named(role.streams[stream])
+        if isinstance(item, Compute)
+    }
