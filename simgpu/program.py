@@ -8,7 +8,7 @@ a folded Program has the same type, its ranks stand for several.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 COMPUTE = "compute"
 
@@ -178,6 +178,14 @@ class Load:
     count: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Disturbance:
+    """What a resident communication kernel takes from its GPU: multiprocessors (one per CTA) and memory bandwidth."""
+
+    ctas: int
+    hbm_bytes_per_s: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
     """A latency and a load on links (DESIGN section 3).
@@ -196,6 +204,8 @@ class TransferCost:
         Where the duration comes from: ``measured``, ``constructed`` or ``free``.
     bottleneck : str
         Name of the link that limits it alone, or empty.
+    disturbance : int
+        Index into Program.disturbances, -1 for none.
     """
 
     latency_ns: int
@@ -204,6 +214,7 @@ class TransferCost:
     algorithm: str = ""
     source: str = ""
     bottleneck: str = ""
+    disturbance: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -218,7 +229,11 @@ class TransferKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Roles, the ranks that play them, their groups, and the price of every transfer."""
+    """Roles, the ranks that play them, their groups, and the price of every transfer.
+
+    ``disturbances`` are sorted, worst last; ``disturbed_ns`` has the duration of each kernel under each of them.
+    Kernels that are not listed feel none.
+    """
 
     roles: tuple[Role, ...]
     ranks: tuple[Rank, ...]
@@ -226,6 +241,8 @@ class Program:
     communicators: Mapping[str, Communicator]
     links: tuple[Link, ...]
     transfers: Mapping[tuple[int, TransferKey], TransferCost]  # (group index, key)
+    disturbances: tuple[Disturbance, ...] = ()
+    disturbed_ns: Mapping[Kernel, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def world_size(self) -> int:

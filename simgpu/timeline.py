@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +69,11 @@ class Flows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timeline:
-    """A played Program. ``window_ns`` is the steady-state step that metrics report."""
+    """A played Program. ``window_ns`` is the steady-state step that metrics report.
+
+    ``kernel_ends_ns`` has, for every run of kernels that was slowed by communication beside it, when each of them
+    ended relative to the start; its key is (rank, stream, instruction, step). All others took their own durations.
+    """
 
     program: Program
     streams: tuple[str, ...]
@@ -78,6 +82,7 @@ class Timeline:
     spans: Spans
     memory: MemoryDeltas
     flows: Flows
+    kernel_ends_ns: Mapping[tuple[int, int, int, int], tuple[int, ...]]
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
     steady: bool  # two successive periods agreed

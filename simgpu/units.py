@@ -46,7 +46,12 @@ _COUNT: Final[Mapping[str, Decimal]] = {
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*")
 _NOT_FINITE = re.compile(r"\s*[-+]?\.?(?:nan|inf(?:inity)?)\b.*", re.IGNORECASE)
-_LARGEST = Decimal(10) ** 30  # beyond any physical quantity here; keeps 10**10**9 from being computed
+# Largest values that can be meant. Each leaves room to add thousands of its kind up in 64-bit integers, and keeps
+# 10**10**9 from being computed.
+_LARGEST_BANDWIDTH: Final = Decimal(10**14)  # bytes per second; device memory of today has about 1e13
+_LARGEST_TIME: Final = Decimal(10**15)  # nanoseconds, twelve days: far above one step
+_LARGEST_BYTES: Final = Decimal(2**60)  # 1 EiB; all memory of 10,000 eight-card machines is below 0.02 of it
+_LARGEST_COUNT: Final = Decimal(10**18)  # tokens of the largest trainings: some 1e14
 
 
 class QuantityError(SimGPUError, ValueError):
@@ -97,7 +102,7 @@ def parse_bandwidth(value: object, *, plain: str = "GB/s") -> int:
     (25000000000, 25000000000, 25000000000)
     """
     allowed = f"a number in {plain}, or a string such as '200 Gb/s' (bits) or '25 GB/s' (bytes)"
-    return _whole(value, _BANDWIDTH, plain, allowed, "1 byte per second")
+    return _whole(value, _BANDWIDTH, plain, allowed, "1 byte per second", (_LARGEST_BANDWIDTH, "100,000 GB/s"))
 
 
 def parse_time(value: object, *, plain: str = "ns") -> int:
@@ -124,7 +129,8 @@ def parse_time(value: object, *, plain: str = "ns") -> int:
     >>> parse_time("25 us"), parse_time("1.5 s"), parse_time(25, plain="us")
     (25000, 1500000000, 25000)
     """
-    return _whole(value, _TIME, plain, f"a number in {plain}, or a string such as '25 us', '3 ms', '1.5 s'", "1 ns")
+    allowed = f"a number in {plain}, or a string such as '25 us', '3 ms', '1.5 s'"
+    return _whole(value, _TIME, plain, allowed, "1 ns", (_LARGEST_TIME, "1e6 s"))
 
 
 def parse_bytes(value: object, *, plain: str = "B") -> int:
@@ -151,7 +157,8 @@ def parse_bytes(value: object, *, plain: str = "B") -> int:
     >>> parse_bytes("80 GiB"), parse_bytes("512 MB"), parse_bytes(25, plain="MiB")
     (85899345920, 512000000, 26214400)
     """
-    return _whole(value, _BYTES, plain, f"a number in {plain}, or a string such as '80 GiB' or '512 MB'", "1 byte")
+    allowed = f"a number in {plain}, or a string such as '80 GiB' or '512 MB'"
+    return _whole(value, _BYTES, plain, allowed, "1 byte", (_LARGEST_BYTES, "1 EiB"))
 
 
 def parse_count(value: object) -> int:
@@ -177,7 +184,7 @@ def parse_count(value: object) -> int:
     (500000000, 40000000, 1400000000000, 8)
     """
     allowed = "a whole number, or a string such as '5e8' or '40M'"
-    exact = _exact(value, _COUNT, "", allowed)
+    exact = _exact(value, _COUNT, "", allowed, (_LARGEST_COUNT, "1e18"))
     if exact != exact.to_integral_value():
         raise QuantityError("is not a whole number", allowed=allowed)
     return int(exact)
@@ -204,7 +211,7 @@ def parse_number(value: object) -> float:
     >>> parse_number("2.5")
     2.5
     """
-    return float(_exact(value, {}, "", "a number without a unit"))
+    return float(_exact(value, {}, "", "a number without a unit", (_LARGEST_COUNT, "1e18")))
 
 
 def format_time(time_ns: float) -> str:
@@ -292,16 +299,20 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
     raise AssertionError("the last unit has scale 1")  # pragma: no cover
 
 
-def _whole(value: object, units: Mapping[str, Decimal], plain: str, allowed: str, smallest: str) -> int:
-    exact = _exact(value, units, plain, allowed)
+def _whole(
+    value: object, units: Mapping[str, Decimal], plain: str, allowed: str, smallest: str, largest: tuple[Decimal, str]
+) -> int:
+    exact = _exact(value, units, plain, allowed, largest)
     rounded = int(exact.to_integral_value(rounding=ROUND_HALF_EVEN))
     if exact and not rounded:
         raise QuantityError(f"is below {smallest}, the smallest step there is", allowed=allowed)
     return rounded
 
 
-def _exact(value: object, units: Mapping[str, Decimal], plain: str, allowed: str) -> Decimal:
-    """Read a number with an optional unit, as an exact decimal in the base unit, zero or more."""
+def _exact(
+    value: object, units: Mapping[str, Decimal], plain: str, allowed: str, largest: tuple[Decimal, str]
+) -> Decimal:
+    """Read a number with an optional unit, as an exact decimal in the base unit, from zero to the largest."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"is {_kind(value)}, not a quantity", allowed=allowed)
     unit = plain
@@ -315,7 +326,7 @@ def _exact(value: object, units: Mapping[str, Decimal], plain: str, allowed: str
         if match[2] is not None:
             unit = match[2]
     else:
-        number = Decimal(repr(value))
+        number = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
         if not number.is_finite():
             raise QuantityError("is not a finite number", allowed=allowed)
     if unit and unit not in units:
@@ -323,8 +334,8 @@ def _exact(value: object, units: Mapping[str, Decimal], plain: str, allowed: str
     if number < 0:
         raise QuantityError("is negative", allowed=allowed)
     exact = number * units[unit] if unit else number
-    if exact > _LARGEST:
-        raise QuantityError("is too large to be meant", allowed=allowed)
+    if exact > largest[0]:
+        raise QuantityError("is too large to be meant", allowed=f"{allowed}, up to {largest[1]}")
     return exact
 
 

@@ -68,7 +68,7 @@ def choose_destination(
     json : str or None
         A path, or ``-`` for standard output.
     inputs : sequence of Path
-        Scenario files, which no output may replace.
+        Files that were read: scenarios, models, topologies. No output may replace one.
 
     Returns
     -------
@@ -97,6 +97,12 @@ def choose_destination(
     for path in (html_path, json_path):
         if path is not None:
             check_writable(path)
-            if any(path.resolve() == source.resolve() for source in inputs):
-                raise DestinationError(f"{path} is the scenario itself and would be replaced; fix: name another file")
+            if any(_same(path, source) for source in inputs):
+                problem = "was read for this run and would be replaced"
+                raise DestinationError(f"{path}: {problem}; fix: name another file")
     return Destination(html=html_path, json=json_path, json_to_stdout=json == STDOUT)
+
+
+def _same(path: Path, source: Path) -> bool:
+    """Return whether two paths are one file, by links as well; a pipe that was read up is nothing to protect."""
+    return path.is_file() and source.is_file() and path.samefile(source)

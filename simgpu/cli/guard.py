@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from simgpu.errors import ScenarioError, SimGPUError
+from simgpu.io.text_file import OutputError
 
 USAGE: Final = 2  # the shell's convention for wrong input
 INTERRUPTED: Final = 130  # 128 + SIGINT
@@ -22,7 +23,8 @@ def guarded() -> Iterator[None]:
     Raises
     ------
     SystemExit
-        2 for a SimGPUError, 130 for Ctrl-C, 141 when the reader of standard output went away.
+        2 for a SimGPUError and where standard output cannot be written, 130 for Ctrl-C, 141 when the reader of
+        standard output went away.
 
     Examples
     --------
@@ -30,6 +32,8 @@ def guarded() -> Iterator[None]:
     ...     pass
     """
     try:
+        if sys.stdout is None:  # as in `simgpu run x >&-`
+            raise OutputError("standard output: cannot be written: it is closed")
         yield
         sys.stdout.flush()
     except SimGPUError as error:
@@ -39,9 +43,18 @@ def guarded() -> Iterator[None]:
         print("interrupted", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
-        # What is still buffered would raise again when the interpreter closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         raise SystemExit(BROKEN_PIPE) from None
+    except OSError as error:
+        # Errors of files name the file and are SimGPUErrors; those of a stream, a full disk behind it, name nothing.
+        _forget_output()
+        print(f"error: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(USAGE) from None
+
+
+def _forget_output() -> None:
+    """Drop what is still buffered: it would raise again when the interpreter closes standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def error_text(error: SimGPUError) -> str:

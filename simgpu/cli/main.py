@@ -64,10 +64,7 @@ def run(
     no_fold: _NoFold = False,
 ) -> None:
     """Simulate a scenario; with variants, compare them. Writes ./<scenario>.html."""
-    with guarded():
-        from simgpu.cli.play import play_files
-
-        play_files([file], overrides=set_ or (), html=html, no_html=no_html, json=json, rank=rank, fold=not no_fold)
+    _play([file], set_, html, no_html, json, rank, no_fold)
 
 
 @app.command()
@@ -81,6 +78,18 @@ def compare(
     no_fold: _NoFold = False,
 ) -> None:
     """Simulate several scenarios and lay all their cases side by side. Writes ./compare.html."""
+    _play(files, set_, html, no_html, json, rank, no_fold)
+
+
+def _play(
+    files: list[str],
+    set_: list[str] | None,
+    html: str | None,
+    no_html: bool,
+    json: str | None,
+    rank: int | None,
+    no_fold: bool,
+) -> None:
     with guarded():
         from simgpu.cli.play import play_files
 

@@ -55,8 +55,8 @@ def play_files(
     """
     scenarios = _load(files, overrides)
     stem = scenarios[0].stem if len(scenarios) == 1 else _COMPARISON
-    title = scenarios[0].name if len(scenarios) == 1 else " / ".join(scenario.name for scenario in scenarios)
-    inputs = [scenario.path for scenario in scenarios if scenario.path is not None]
+    title = scenarios[0].name if len(scenarios) == 1 else " / ".join(dict.fromkeys(s.name for s in scenarios))
+    inputs = [path for scenario in scenarios for path in scenario.files]
     destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json, inputs=inputs)
     cases = _named_apart(scenarios)
     _check_rank(rank, cases)
@@ -86,16 +86,20 @@ def _load(files: Sequence[str], overrides: Sequence[str]) -> list[Scenario]:
 
 
 def _named_apart(scenarios: Sequence[Scenario]) -> list[Case]:
-    """Put the scenario in front of cases' names where two would read the same."""
+    """Put the scenario's file in front of cases' names where two would read the same, and count what still does."""
     cases = [(scenario, case) for scenario in scenarios for case in scenario.cases]
-    names = [case.name for _, case in cases]
-    if len(set(names)) == len(names):
+    if len({case.name for _, case in cases}) == len(cases):
         return [case for _, case in cases]
+    files = {scenario.path for scenario in scenarios}
+    stems_tell = len({scenario.stem for scenario in scenarios}) == len(files)
     result: list[Case] = []
+    taken: set[str] = set()
     for scenario, case in cases:
-        name = f"{scenario.stem}: {case.name}"
-        same = sum(other.name == name or other.name.startswith(f"{name} (") for other in result)
-        result.append(replace(case, name=f"{name} ({same + 1})" if same else name))
+        file = scenario.stem if stems_tell or scenario.path is None else str(scenario.path.with_suffix(""))
+        plain = file if case.name == scenario.stem else f"{file}: {case.name}"
+        name = next(n for n in (plain, *(f"{plain} ({again})" for again in range(2, len(cases) + 2))) if n not in taken)
+        taken.add(name)
+        result.append(replace(case, name=name))
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,7 @@ class Watch:
 
     def __init__(self, cases: int, *, patience_s: float | None = None) -> None:
         self._cases = cases
+        self._since = time.monotonic()
         self._begun = 0
         self._name = ""
         self._bar: tuple[Progress, TaskID] | None = None
@@ -81,7 +83,7 @@ class Watch:
 
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         with self._lock:
             if self._closed:
@@ -89,12 +91,16 @@ class Watch:
             progress = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                MofNCompleteColumn(),
+                *([TextColumn("{task.completed}/{task.total}")] if self._cases > 1 else []),
                 TimeElapsedColumn(),
                 console=Console(stderr=True),
+                get_time=time.monotonic,
                 transient=True,
             )
-            task = progress.add_task(self._name, total=self._cases, completed=max(self._begun - 1, 0))
+            # One case has no steps to count: without a total the bar moves to and fro while it runs.
+            total = self._cases if self._cases > 1 else None
+            task = progress.add_task(self._name, total=total, completed=max(self._begun - 1, 0))
+            progress.tasks[0].start_time = self._since
             self._bar = (progress, task)
             progress.start()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
+from simgpu.cli.grid import Grid, cell_width
 from simgpu.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -50,15 +51,16 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
     console.print(Text(compare(reports)))
     console.print()
     console.print(comparison_table(reports))
-    console.print(breakdown_table("Where the step goes (mean over ranks)", _by_run(reports)))
-    console.print(memory_table(reports))
-    if rank is not None:
-        own = [(report, _rank_report(report, rank)) for report in reports]
-        columns = [(report.name, found.breakdown_ns, report.step_time_ns) for report, found in own if found is not None]
-        console.print(breakdown_table(f"Where rank {rank}'s step goes", columns))
-        for report, found in own:
-            if found is not None:
-                console.print(Text(f"{report.name}: {_rank_line(found, rank)}"))
+    grids = [breakdown_grid("Where the step goes (mean over ranks)", _by_run(reports)), memory_grid(reports)]
+    own = [] if rank is None else [(r, found) for r in reports if (found := _rank_report(r, rank)) is not None]
+    if own:
+        columns = [(report.name, found.breakdown_ns, report.step_time_ns) for report, found in own]
+        grids.append(breakdown_grid(f"Where rank {rank}'s step goes", columns))
+    for grid in grids:
+        for table in grid.tables(console.width):
+            console.print(table)
+    for report, found in own:
+        console.print(Text(f"{report.name}: {_rank_line(found, rank or 0)}"))
     for report in reports:
         for warning in report.warnings:
             console.print(Text.assemble(("warning: ", "yellow"), f"{report.name}: {warning}"))
@@ -82,8 +84,7 @@ def comparison_table(reports: Sequence[Report]) -> Table:
     table.add_column("run", overflow="fold")
     headings = ["GPUs", "step", *(("tokens/s", "tokens/s/GPU", "MFU", "HFU") if tokens else ()), "bubble", "overlap"]
     headings += ["peak memory", *(("hours", "GPU-hours") if hours else ()), *(("cost",) if prices else ())]
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    rows: list[list[str | Text]] = []
     for report in reports:
         memory = f"{format_bytes(report.peak_memory_bytes)} of {format_bytes(report.capacity_bytes)}"
         cells: list[str | Text] = [Text(report.name), f"{report.gpus:,}", format_time(report.step_time_ns)]
@@ -96,12 +97,17 @@ def comparison_table(reports: Sequence[Report]) -> Table:
             cells += [_amount(report.hours), _amount(report.gpu_hours)]
         if prices:
             cells.append(_amount(report.cost))
+        rows.append(cells)
+    for heading, *column in zip(headings, *(cells[1:] for cells in rows), strict=True):
+        whole = 0 if heading == "peak memory" else cell_width(heading, [str(cell) for cell in column])
+        table.add_column(heading, justify="right", min_width=whole)
+    for cells in rows:
         table.add_row(*cells)
     return table
 
 
-def breakdown_table(title: str, columns: Sequence[tuple[str, Mapping[str, float], int]]) -> Table:
-    """Return the table of accounting classes: time and share of the step, one column per run.
+def breakdown_grid(title: str, columns: Sequence[tuple[str, Mapping[str, float], int]]) -> Grid:
+    """Return the accounting classes: time and share of the step, one column per run.
 
     Parameters
     ----------
@@ -110,25 +116,30 @@ def breakdown_table(title: str, columns: Sequence[tuple[str, Mapping[str, float]
 
     Returns
     -------
-    Table
+    Grid
         Without the classes that are zero everywhere; the last row is their sum, the step.
     """
-    table = Table(title=title, title_justify="left")
-    table.add_column("class")
-    for name, _, _ in columns:
-        table.add_column(Text(name), justify="right", overflow="fold")
-    names = dict.fromkeys((*CLASS_LABELS, *(name for _, breakdown, _ in columns for name in breakdown)))
-    for name in names:
-        values = [(breakdown.get(name, 0), step_ns) for _, breakdown, step_ns in columns]
-        if any(value for value, _ in values):
-            table.add_row(CLASS_LABELS.get(name, name), *(_share(value, step_ns) for value, step_ns in values))
-    table.add_section()
-    table.add_row("step", *(_share(sum(breakdown.values()), step_ns) for _, breakdown, step_ns in columns))
-    return table
+    known = dict.fromkeys((*CLASS_LABELS, *(name for _, breakdown, _ in columns for name in breakdown)))
+    names = [name for name in known if any(breakdown.get(name) for _, breakdown, _ in columns)]
+    return Grid(
+        title=title,
+        corner="class",
+        labels=[*(CLASS_LABELS.get(name, name) for name in names), "step"],
+        columns=[
+            (
+                run,
+                [
+                    *(_share(breakdown.get(name, 0), step_ns) for name in names),
+                    _share(sum(breakdown.values()), step_ns),
+                ],
+            )
+            for run, breakdown, step_ns in columns
+        ],
+    )
 
 
-def memory_table(reports: Sequence[Report]) -> Table:
-    """Return the table of peak memory by category, one column per run.
+def memory_grid(reports: Sequence[Report]) -> Grid:
+    """Return peak memory by category, one column per run.
 
     Parameters
     ----------
@@ -136,20 +147,27 @@ def memory_table(reports: Sequence[Report]) -> Table:
 
     Returns
     -------
-    Table
+    Grid
     """
-    table = Table(title="Peak memory of the fullest rank", title_justify="left")
-    table.add_column("category")
-    for report in reports:
-        table.add_column(Text(report.name), justify="right", overflow="fold")
-    for category in dict.fromkeys(name for report in reports for name in report.memory_by_category_bytes):
-        sizes = [report.memory_by_category_bytes.get(category, 0) for report in reports]
-        if any(sizes):
-            table.add_row(category.replace("_", " "), *(format_bytes(size) if size else _NONE for size in sizes))
-    table.add_section()
-    table.add_row("peak", *(format_bytes(report.peak_memory_bytes) for report in reports))
-    table.add_row("capacity", *(format_bytes(report.capacity_bytes) for report in reports))
-    return table
+    known = dict.fromkeys(name for report in reports for name in report.memory_by_category_bytes)
+    names = [name for name in known if any(report.memory_by_category_bytes.get(name) for report in reports)]
+    return Grid(
+        title="Peak memory of the fullest rank",
+        corner="category",
+        labels=[*(name.replace("_", " ") for name in names), "peak", "capacity"],
+        columns=[
+            (
+                report.name,
+                [
+                    *(_size(report.memory_by_category_bytes.get(name, 0)) for name in names),
+                    format_bytes(report.peak_memory_bytes),
+                    format_bytes(report.capacity_bytes),
+                ],
+            )
+            for report in reports
+        ],
+        totals=2,
+    )
 
 
 def _by_run(reports: Sequence[Report]) -> list[tuple[str, Mapping[str, float], int]]:
@@ -171,6 +189,10 @@ def _share(value_ns: float, step_ns: int) -> str:
     if not value_ns:
         return _NONE
     return f"{format_time(value_ns)} {_percent(value_ns / step_ns if step_ns else 0.0):>7}"
+
+
+def _size(size_bytes: int) -> str:
+    return format_bytes(size_bytes) if size_bytes else _NONE
 
 
 def _percent(fraction: float) -> str:

@@ -7,12 +7,14 @@ from simgpu.config.case import Case
 from simgpu.config.findings import Findings
 from simgpu.config.inputs import Inputs
 from simgpu.config.layout import plan_layout
+from simgpu.config.magnitude import check_magnitude
 from simgpu.config.recipe import build_training
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.config.structure import check_structure
 from simgpu.config.training_block import TrainingBlock
 from simgpu.config.unbuilt import refuse_unbuilt
 from simgpu.errors import ScenarioError
+from simgpu.hardware.cluster import Cluster
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.model import Model
 from simgpu.workload.shard import Shard
@@ -54,7 +56,8 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         cluster.world_size if cluster is not None else scenario.cluster.gpus if findings.sound("cluster.gpus") else None
     )
     if isinstance(model, Model):
-        _check_shard(model, scenario, findings)
+        _check_sequence(model, scenario, findings)
+        _check_precision(scenario, cluster, findings)
     strategy = plan_layout(scenario, model, gpus, findings)
     batch = None if strategy is None else solve_batch(block, strategy.dp, findings)
     if findings.issues or model is None or cluster is None or strategy is None or batch is None:
@@ -66,7 +69,10 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         data_parallel=strategy.data_parallel,
         model_parallel=strategy.tp > 1 or strategy.pp > 1,
     )
-    if isinstance(model, Model) and not _shards(model, training, strategy.tp, strategy.sequence_parallel, findings):
+    check_magnitude(model, training, strategy, findings)
+    if isinstance(model, Model):
+        _check_shard(model, training, strategy.tp, strategy.sequence_parallel, findings)
+    if findings.issues:
         return None
     return Case(
         name=name,
@@ -77,28 +83,42 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         network_free=scenario.network == "free",
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
-        warnings=_warnings(scenario, training, strategy),
+        warnings=(*_warnings(scenario, training, strategy), *inputs.warnings(scenario.model)),
     )
 
 
-def _check_shard(model: Model, scenario: ScenarioBlock, findings: Findings) -> None:
-    """Check the tensor-parallel degree and the sequence as far as that goes without the batch."""
-    if findings.sound("training.sequence_length", "training.precision", "parallel.tp"):
+def _check_sequence(model: Model, scenario: ScenarioBlock, findings: Findings) -> None:
+    """Check the sequence as far as that goes without the layout and the batch."""
+    if findings.sound("training.sequence_length", "training.precision"):
         recipe = TrainingBlock(sequence_length=scenario.training.sequence_length)
         training = build_training(
             recipe, micro_batch_size=1, accumulation=1, data_parallel="none", model_parallel=False
         )
-        _shards(model, training, scenario.parallel.tp, False, findings)
+        _check_shard(model, training, 1, False, findings)
 
 
-def _shards(model: Model, training: Training, tp: int, sequence_parallel: bool, findings: Findings) -> bool:
+def _check_shard(model: Model, training: Training, tp: int, sequence_parallel: bool, findings: Findings) -> None:
     """Let the workload say what the tensor-parallel degree and the sequence do not fit."""
     try:
         Shard(model=model, training=training, tp=tp, sequence_parallel=sequence_parallel)
     except ScenarioError as error:
         findings.adopt(error.issues)
-        return False
-    return True
+
+
+def _check_precision(scenario: ScenarioBlock, cluster: Cluster | None, findings: Findings) -> None:
+    """Refuse arithmetic that the GPUs have no units for; a rate for it would be made up."""
+    if cluster is None or not findings.sound("training.precision"):
+        return
+    gpu, precision = cluster.gpu(0), scenario.training.precision
+    rates = {"bf16": gpu.bf16_tflops, "tf32": gpu.tf32_tflops}
+    if precision in rates and rates[precision] is None:
+        given = findings.value("training.precision") is not None
+        findings.add(
+            "training.precision",
+            f"{'' if given else 'is bf16 when left out: '}{gpu.name} ({gpu.arch}) has no {precision} arithmetic",
+            allowed=", ".join(["fp16", "fp32", *(name for name, rate in rates.items() if rate is not None)]),
+            fix="set training.precision to fp16",
+        )
 
 
 def _warnings(scenario: ScenarioBlock, training: Training, strategy: Strategy) -> tuple[str, ...]:
@@ -108,6 +128,12 @@ def _warnings(scenario: ScenarioBlock, training: Training, strategy: Strategy) -
             f"{training.accumulation} micro-batches for {strategy.pp} pipeline stages: some stage always idles; "
             "raise training.global_batch_size or lower training.micro_batch_size"
         )
+    if strategy.pp > 1 and strategy.dp > 1 and strategy.data_parallel in ("zero2", "zero3"):
+        # deepspeedai/DeepSpeed runtime/pipe/engine.py: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
+        warnings.append(f"DeepSpeed refuses {strategy.data_parallel} together with pp > 1; this is what it would cost")
     if scenario.price_per_gpu_hour is not None and scenario.training.train_tokens is None:
-        warnings.append("price_per_gpu_hour is given without training.train_tokens, so the whole cost is not known")
+        warnings.append(
+            "price_per_gpu_hour has no effect without training.train_tokens, the tokens of the whole training; "
+            "add it for hours, GPU-hours and cost"
+        )
     return tuple(warnings)

@@ -63,9 +63,12 @@ class Scenario:
         The file; None for a mapping.
     cases : tuple of Case
         One per variant; one in all without variants.
+    files : tuple of Path
+        Every file that was read: the scenario's own, models and topologies.
     """
 
     name: str
     stem: str
     path: Path | None
     cases: tuple[Case, ...]
+    files: tuple[Path, ...] = ()

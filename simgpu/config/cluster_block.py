@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Nodes, Ratio, Text
+from simgpu.config.quantity import ANY_CASE, Count, Gpus, Nodes, Ratio, Text
 
 
 class FabricBlock(Block):
@@ -28,7 +28,7 @@ class ClusterBlock(Block):
     """Bundled name (dgx-a100, dgx-h100, ...) or path of a topology file, relative to this scenario."""
     nodes: Nodes = 1
     """Machines."""
-    gpus: Count | None = None
+    gpus: Gpus | None = None
     """GPUs in all; every GPU of every node when left out."""
     fabric: FabricBlock | None = None
     """The network between nodes, where it differs from the topology's own."""

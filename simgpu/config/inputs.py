@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from simgpu.config.cluster_block import ClusterBlock
 from simgpu.config.findings import Findings
 from simgpu.config.lookup import find_file, looks_like_path, suggest
+from simgpu.config.magnitude import oversized
 from simgpu.config.model_block import InlineModel, SyntheticBlock
 from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ModelError, ScenarioError, SimGPUError
 from simgpu.hardware.cluster import Cluster, build_cluster
-from simgpu.io.json_file import read_json
-from simgpu.io.user_path import is_file, is_folder, user_path
+from simgpu.io.json_file import JsonFile, read_json
+from simgpu.io.user_path import is_folder, is_readable, obstacle, user_path
 from simgpu.io.yaml_file import FieldPath, YamlFile, read_yaml
 from simgpu.workload.model import Model
 
@@ -33,9 +34,13 @@ class Inputs:
     ----------
     folder : Path
         Where relative paths in the scenario start.
+    files : list of Path
+        Model and topology files that were read.
     """
 
     folder: Path
+    files: list[Path] = field(default_factory=list)
+    _warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _models: dict[str, Model | SyntheticModel | SimGPUError] = field(default_factory=dict)
     _clusters: dict[str, Cluster | SimGPUError] = field(default_factory=dict)
 
@@ -68,9 +73,22 @@ class Inputs:
             return found
         return None
 
+    def warnings(self, asked: str | InlineModel | SyntheticBlock) -> tuple[str, ...]:
+        """Return what the user should know about a model that was read.
+
+        Parameters
+        ----------
+        asked : str, InlineModel or SyntheticBlock
+            The ``model`` field.
+
+        Returns
+        -------
+        tuple of str
+        """
+        return self._warnings.get(asked, ()) if isinstance(asked, str) else ()
+
     def _read_model(self, asked: str | InlineModel | SyntheticBlock) -> Model | SyntheticModel:
         from simgpu.workload.bundled import bundled_model, bundled_models
-        from simgpu.workload.huggingface import model_from_huggingface
         from simgpu.workload.inline import model_from_fields
 
         if isinstance(asked, SyntheticBlock):
@@ -78,28 +96,41 @@ class Inputs:
 
             return SyntheticModel(**asked.model_dump())
         if isinstance(asked, InlineModel):
-            return model_from_fields(asked.model_dump(exclude_none=True), name="inline")
+            return _checked(model_from_fields(asked.model_dump(exclude_none=True), name="inline"))
         path = self.folder / user_path(asked)
-        if is_folder(path) and is_file(path / "config.json"):
+        if is_folder(path) and is_readable(path / "config.json"):
             path /= "config.json"
-        if is_file(path):
-            config = read_json(path)
-            name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
-            if not isinstance(config, dict):
-                raise ScenarioError([Issue(field="", problem="holds no JSON object", file=str(path), line=1)])
-            try:
-                return model_from_huggingface(config, name=name)
-            except ModelError as error:
-                raise ScenarioError(_model_issues(str(error), None, file=str(path))) from None
+        if is_readable(path):
+            return self._read_config(asked, path)
         names = bundled_models()
         if asked not in names:
-            problem = f"there is no file {path}" if looks_like_path(asked) else "is neither a bundled model nor a file"
+            there = obstacle(path)
+            if there is not None:
+                problem = f"{there} without a config.json" if is_folder(path) else there
+            else:
+                problem = f"there is no file {path}" if looks_like_path(asked) else "is neither bundled nor a file"
             issue = Issue(
                 field="model", value=asked, problem=problem, fix=did_you_mean(asked, names),
                 allowed=f"the path of a Hugging Face config.json, or a bundled name: {', '.join(names)}",
             )  # fmt: skip
             raise ScenarioError([issue])
         return bundled_model(asked)
+
+    def _read_config(self, asked: str, path: Path) -> Model:
+        from simgpu.workload.huggingface import model_from_huggingface
+
+        self.files.append(path)
+        file = read_json(path)
+        name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+        if file.data.get("quantization_config") is not None:
+            self._warnings[asked] = (
+                f"{path} has a quantization_config, which is not simulated: weights and matrix products are in the "
+                "formats of the training block",
+            )
+        try:
+            return _checked(model_from_huggingface(file.data, name=name))
+        except ModelError as error:
+            raise ScenarioError(_model_issues(str(error), None, file=file)) from None
 
     def cluster(self, asked: ClusterBlock, findings: Findings) -> Cluster | None:
         """Return the cluster that a scenario asks for; None, with findings, when there is none.
@@ -147,9 +178,11 @@ class Inputs:
     def _read_topology(self, asked: str) -> YamlFile:
         path = find_file(asked, "topologies", folder=self.folder)
         if path is not None:
+            self.files.append(path)
             return read_yaml(path)
         allowed, fix = suggest(asked, "topologies", folder=self.folder)
-        problem = f"there is no file {self.folder / asked}" if looks_like_path(asked) else "is no topology"
+        absent = f"there is no file {self.folder / asked}" if looks_like_path(asked) else "is no topology"
+        problem = obstacle(self.folder / user_path(asked)) or absent
         issue = Issue(field="cluster.topology", value=asked, problem=problem, allowed=allowed, fix=fix)
         raise ScenarioError([issue])
 
@@ -162,10 +195,22 @@ class Inputs:
             raise ScenarioError([_in_topology(issue, file, fabric or {}) for issue in error.issues]) from None
 
 
-def _model_issues(text: str, value: str | None, *, file: str | None = None) -> list[Issue]:
-    """Turn a ModelError's lines, ``model NAME: problem``, into issues."""
-    lines = [re.sub(r"^model [^:]*: ", "", line) for line in text.splitlines()]
-    return [Issue(field="" if file else "model", value=value, problem=line, file=file) for line in lines]
+def _checked(model: Model) -> Model:
+    problems = oversized(model)
+    if problems:
+        raise ModelError("\n".join(problems))
+    return model
+
+
+def _model_issues(text: str, value: str | None, *, file: JsonFile | None = None) -> list[Issue]:
+    """Turn a ModelError's lines, ``model NAME: problem``, into issues; a problem starts with its key."""
+    problems = [re.sub(r"^model [^:]*: ", "", line) for line in text.splitlines()]
+    if file is None:
+        return [Issue(field="model", value=value, problem=problem) for problem in problems]
+    return [
+        Issue(field="", problem=problem, file=file.source, line=file.lines.get(problem.split()[0]))
+        for problem in problems
+    ]
 
 
 def _in_topology(issue: Issue, file: YamlFile, fabric: Mapping[str, object]) -> Issue:

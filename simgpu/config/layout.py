@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from simgpu.config.degrees import nearest, pipeline_degrees, tensor_degrees, tensor_problems
 from simgpu.config.findings import Findings
 from simgpu.config.parallel_block import ParallelBlock
 from simgpu.config.scenario_block import ScenarioBlock
+from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.strategy import DdpOptions, FsdpOptions, Strategy, ZeroOptions
 from simgpu.workload.model import Model
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 _AXES: Final = ("pp", "dp", "tp")
 _MOST_STAGES_SHOWN: Final = 64
-_LARGEST_DIVISOR_TRIED: Final = 4096
+_MOST_DEGREES_SHOWN: Final = 16
 
 
 def plan_layout(
@@ -53,15 +55,17 @@ def plan_layout(
     if stages is not None:
         _check_synthetic(parallel, stages, findings)
     elif isinstance(model, Model):
-        _check_stages(parallel, model, pp, findings)
+        _check_tensor(parallel, model, gpus, findings)
+        _check_stages(parallel, model, pp, gpus, findings)
     order = _order(parallel, findings)
-    dp = _data_degree(parallel, pp, gpus, findings)
+    dp = _data_degree(parallel, model, pp, gpus, findings)
     kind = parallel.data_parallel or ("ddp" if dp is not None and dp > 1 else "none")
     if kind == "none" and dp is not None and dp > 1 and findings.sound("parallel.data_parallel"):
         findings.add(
             "parallel.data_parallel",
             f"leaves dp = {dp} copies of the model without anything that joins their gradients",
-            fix=f"set parallel.data_parallel to ddp, zero1-3 or fsdp, or cluster.gpus to {parallel.tp * pp}",
+            allowed=", ".join(name for name in STRATEGIES if name != "none"),
+            fix=f"choose one of these, or set cluster.gpus to {parallel.tp * pp}",
         )
     if dp is None or not findings.sound("parallel.tp", "parallel.pp", "parallel.dp", "parallel.order"):
         return None
@@ -88,17 +92,20 @@ def plan_layout(
     )
 
 
-def _data_degree(parallel: ParallelBlock, pp: int, gpus: int | None, findings: Findings) -> int | None:
+def _data_degree(
+    parallel: ParallelBlock, model: Model | SyntheticModel | None, pp: int, gpus: int | None, findings: Findings
+) -> int | None:
     if not findings.sound("parallel.tp", "parallel.pp", "parallel.dp") or gpus is None:
         return None
     model_ranks = parallel.tp * pp
     if gpus % model_ranks:
-        field = "parallel.tp" if parallel.tp > 1 else "parallel.pp"
+        field = "parallel.tp" if parallel.tp > 1 and gpus % pp == 0 else "parallel.pp"
+        degrees = tensor_degrees if field == "parallel.tp" else pipeline_degrees
         below, above = gpus // model_ranks * model_ranks, (gpus // model_ranks + 1) * model_ranks
         findings.add(
             field if findings.value(field) is not None else "cluster.gpus",
             f"tp x pp = {parallel.tp} x {pp} = {model_ranks} does not divide the {gpus} GPUs",
-            allowed=f"tp x pp one of {divisors(gpus)}",
+            allowed=f"{field} one of {_list(degrees(model, parallel, gpus))}" if isinstance(model, Model) else None,
             fix=f"set cluster.gpus to {f'{below} or {above}' if below else above}, or choose other degrees",
         )
         return None
@@ -115,21 +122,31 @@ def _data_degree(parallel: ParallelBlock, pp: int, gpus: int | None, findings: F
     return dp
 
 
-def _check_stages(parallel: ParallelBlock, model: Model, pp: int, findings: Findings) -> None:
+def _check_tensor(parallel: ParallelBlock, model: Model, gpus: int | None, findings: Findings) -> None:
+    problems = tensor_problems(model, parallel.tp) if findings.sound("parallel.tp") else []
+    if problems:
+        allowed = tensor_degrees(model, parallel, gpus)
+        problem, fix = ", and ".join(problems), f"set parallel.tp to {nearest(parallel.tp, allowed)}"
+        findings.add("parallel.tp", problem, allowed=_list(allowed), fix=fix)
+
+
+def _check_stages(parallel: ParallelBlock, model: Model, pp: int, gpus: int | None, findings: Findings) -> None:
     if not findings.sound("parallel.pp", "parallel.layers_per_stage"):
         return
     given = parallel.layers_per_stage
     equal = _even(model.layers, pp)
     if given is None:
+        allowed = _list(pipeline_degrees(model, parallel, gpus))
         if pp > model.layers:
             problem = f"is more stages than the {model.layers} layers of {model.name}"
-            findings.add("parallel.pp", problem, allowed=divisors(model.layers))
+            findings.add("parallel.pp", problem, allowed=allowed)
         elif model.layers % pp:
+            uneven = equal if gpus is None or gpus % pp == 0 else None
             findings.add(
                 "parallel.pp",
                 f"does not divide the {model.layers} layers of {model.name}",
-                allowed=divisors(model.layers),
-                fix=f"or say how they are spread: parallel.layers_per_stage: {equal}" if equal else None,
+                allowed=allowed,
+                fix=f"choose one of these, or write parallel.layers_per_stage: {uneven}" if uneven else None,
             )
     elif len(given) != pp:
         problem = f"has {len(given)} entries for {pp} pipeline stages"
@@ -172,24 +189,6 @@ def _even(layers: int, stages: int) -> list[int] | None:
     return [base + (stage < extra) for stage in range(stages)]
 
 
-def divisors(number: int, *, most: int = 16) -> str:
-    """Return the divisors of a number as text, the smallest ones when there are many.
-
-    Parameters
-    ----------
-    number : int
-    most : int
-        How many to list.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> divisors(32)
-    '1, 2, 4, 8, 16, 32'
-    """
-    tried = range(1, min(number, _LARGEST_DIVISOR_TRIED) + 1)
-    found = [candidate for candidate in tried if number % candidate == 0]
-    return ", ".join(str(divisor) for divisor in found[:most]) + (", ..." if len(found) > most else "")
+def _list(degrees: list[int]) -> str:
+    shown = ", ".join(str(degree) for degree in degrees[:_MOST_DEGREES_SHOWN])
+    return shown + (", ..." if len(degrees) > _MOST_DEGREES_SHOWN else "")

@@ -13,15 +13,15 @@ from simgpu.config.draft import Draft
 from simgpu.config.findings import Findings
 from simgpu.config.inputs import Inputs
 from simgpu.config.lookup import find_file, suggest
+from simgpu.config.options import unused_options
 from simgpu.config.settings import apply_settings, parse_overrides, variant_settings
 from simgpu.config.structure import check_variants
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.user_path import is_folder, user_path
+from simgpu.io.user_path import obstacle, user_path
 from simgpu.io.yaml_file import YamlFile, read_yaml
 
 Source = str | Path | Mapping[str, Any]
 
-_OPTION_BLOCKS: Final = {"ddp": ("ddp",), "zero": ("zero1", "zero2", "zero3"), "fsdp": ("fsdp",)}
 _MAPPING: Final = "scenario"  # what messages call a Python mapping
 
 
@@ -88,54 +88,52 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
     inputs = Inputs(folder=folder)
     base_without = base.copy()
     base_without.data.pop("variants", None)
+    drafts: list[Draft] = []
+    cases: list[Case] = []
     if not variants:
         findings.draft = base_without
         case = assemble(name, findings, inputs)
-        if issues or findings.issues or case is None:
-            raise ScenarioError(_in_order([*issues, *findings.issues]))
-        return Scenario(name=name, stem=stem, path=path, cases=_with_unused_options(base, (case,)))
-    issues += findings.issues
-    cases: list[Case] = []
-    per_variant: dict[str, list[Issue]] = {}
-    for index, variant in variants:
-        draft = base_without.copy()
-        changes, problems = variant_settings(base, index, variant.set)
-        problems += apply_settings(draft, changes)
-        found = Findings(draft=draft)
-        case = assemble(variant.name, found, inputs)
-        per_variant[variant.name] = [*problems, *found.issues]
-        if case is not None:
-            cases.append(case)
-    issues += _merge(per_variant)
+        issues += findings.issues
+        drafts.append(base_without)
+        cases += [] if case is None else [case]
+    else:
+        issues += findings.issues
+        per_variant: dict[str, list[Issue]] = {}
+        for index, variant in variants:
+            draft = base_without.copy()
+            changes, problems = variant_settings(base, index, variant.set)
+            problems += apply_settings(draft, changes)
+            found = Findings(draft=draft)
+            case = assemble(variant.name, found, inputs)
+            per_variant[variant.name] = [*problems, *found.issues]
+            drafts.append(draft)
+            cases += [] if case is None else [case]
+        issues += _merge(per_variant)
+    if not issues:
+        issues += unused_options(drafts, [case.strategy for case in cases])
     if issues:
         raise ScenarioError(_in_order(issues))
-    return Scenario(name=name, stem=stem, path=path, cases=_with_unused_options(base, tuple(cases)))
+    files = (*([] if path is None else [path]), *dict.fromkeys(inputs.files))
+    return Scenario(name=name, stem=stem, path=path, cases=tuple(cases), files=files)
 
 
 def _open(source: Source) -> tuple[YamlFile, Path | None]:
     if isinstance(source, Mapping):
         return YamlFile(source=_MAPPING, data=dict(source)), None
     text = str(source)
+    if not text:
+        issue = Issue(field="", problem="the scenario's name is empty", fix="name a file or a bundled scenario")
+        raise ScenarioError([issue])
     path = find_file(text, "scenarios", folder=Path())
     if path is None:
-        if is_folder(user_path(text)):
-            issue = Issue(field="", problem="is a folder, not a scenario file", file=text)
+        there = obstacle(user_path(text))
+        if there is not None:
+            issue = Issue(field="", problem=there, fix="name a scenario file", file=text)
         else:
             allowed, fix = suggest(text, "scenarios", folder=Path())
             issue = Issue(field="", problem="there is no such scenario", allowed=allowed, fix=fix, file=text)
         raise ScenarioError([issue])
     return read_yaml(path), path
-
-
-def _with_unused_options(base: Draft, cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Warn about option blocks of kinds of data parallelism that no case uses."""
-    used = {case.strategy.data_parallel for case in cases}
-    warnings = tuple(
-        f"the block {block} has no effect: no case uses data_parallel {' or '.join(kinds)}"
-        for block, kinds in _OPTION_BLOCKS.items()
-        if base.data.get(block) and not used.intersection(kinds)
-    )
-    return tuple(replace(case, warnings=(*case.warnings, *warnings)) for case in cases) if warnings else cases
 
 
 def _merge(per_variant: Mapping[str, Sequence[Issue]]) -> list[Issue]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import simgpu
 from simgpu.config.near import near_names
-from simgpu.io.user_path import is_file, is_folder, user_path
+from simgpu.io.user_path import is_folder, is_readable, user_path
 
 _SUFFIXES: Final = (".yaml", ".yml")
 
@@ -35,14 +35,14 @@ def find_file(name: str, kind: str, *, folder: Path) -> Path | None:
     True
     """
     own = folder / user_path(name)
-    if is_file(own):
+    if is_readable(own):
         return own
     if looks_like_path(name):
         return None
     for home in _homes(kind):
         for suffix in _SUFFIXES:
             path = home / (name + suffix)
-            if is_file(path):
+            if is_readable(path):
                 return path
     return None
 

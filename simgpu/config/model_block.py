@@ -7,29 +7,29 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Flag, SizeBytes, StageTimesNs, Text
+from simgpu.config.quantity import ANY_CASE, Flag, Layers, Sequence, SizeBytes, StageTimesNs, Text, Width
 
 
 class InlineModel(Block):
     """A decoder-only transformer by its dimensions."""
 
-    layers: Count
+    layers: Layers
     """Transformer blocks."""
-    hidden: Count
+    hidden: Width
     """Width of the residual stream."""
-    heads: Count
+    heads: Width
     """Attention (query) heads."""
-    kv_heads: Count | None = None
+    kv_heads: Width | None = None
     """Key and value heads; as many as `heads` when left out."""
-    head_dim: Count | None = None
+    head_dim: Width | None = None
     """Width of one head; hidden / heads when left out."""
-    ffn: Count | None = None
+    ffn: Width | None = None
     """Inner width of the MLP; needed for swiglu, 4 x hidden otherwise."""
-    vocab: Count
+    vocab: Width
     """Size of the vocabulary."""
     positions: Annotated[Literal["rope", "learned"], ANY_CASE] = "rope"
     """Position encoding; `learned` needs max_positions."""
-    max_positions: Count | None = None
+    max_positions: Sequence | None = None
     """Rows of a learned position table."""
     norm: Annotated[Literal["rmsnorm", "layernorm"], ANY_CASE] = "rmsnorm"
     """Kind of normalisation."""
@@ -47,14 +47,14 @@ class InlineModel(Block):
     """Attention and MLP read the same input and are summed (GPT-NeoX)."""
     tied_embeddings: Flag = False
     """Head and embedding are one tensor."""
-    sliding_window: Count | None = None
+    sliding_window: Sequence | None = None
     """Tokens that a layer attends to at most; longer sequences are refused."""
 
 
 class SyntheticBlock(Block):
     """Equal pipeline stages of given durations, with no embedding, head or optimizer: for teaching schedules."""
 
-    stages: Count
+    stages: Layers
     """Pipeline stages; `parallel.pp` is the same number."""
     forward_ns: StageTimesNs
     """Forward of one micro-batch on one stage, ns or text such as '3 ms'; a list has one per stage."""
@@ -66,12 +66,31 @@ class SyntheticBlock(Block):
     """Activations that one stage keeps per micro-batch from forward to backward."""
 
 
+def is_synthetic(model: dict[str, Any]) -> bool:
+    """Return whether the fields of a model are those of a synthetic one.
+
+    Parameters
+    ----------
+    model : dict
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_synthetic({"stages": 4}), is_synthetic({"layers": 4})
+    (True, False)
+    """
+    return any(key in model for key in ("stages", "forward_ns", "backward_ns"))
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, str):
         return "<name>"
     if isinstance(value, SyntheticBlock):
         return "<synthetic>"
-    if isinstance(value, dict) and any(key in value for key in ("stages", "forward_ns", "backward_ns")):
+    if isinstance(value, dict) and is_synthetic(value):
         return "<synthetic>"
     return "<inline>"
 

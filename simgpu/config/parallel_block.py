@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Flag
+from simgpu.config.quantity import ANY_CASE, Flag, Gpus, Layers, Words
+from simgpu.parallel.data_parallel import STRATEGIES
+from simgpu.parallel.schedules import SCHEDULES
 
-_Schedule = Annotated[
-    Literal[
-        "1f1b", "gpipe", "interleaved1f1b", "loopedbfs", "zbh1", "zbh2", "interleavedzerobubble", "zbvzerobubble",
-        "dualpipe", "dualpipev", "hanayo",
-    ],
-    ANY_CASE,
-]  # fmt: skip
-_DataParallel = Annotated[
-    Literal["none", "dataparallel", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp", "hsdp", "distributed_optimizer"],
-    ANY_CASE,
-]
+# What people ask for by these names and SimGPU does not simulate, so that it can say so. A name that joins SCHEDULES or
+# STRATEGIES is simulated, and may stay here.
+_NAMED_SCHEDULES: Final = (
+    "interleaved1f1b", "loopedbfs", "zbh1", "zbh2", "interleavedzerobubble", "zbvzerobubble", "dualpipe", "dualpipev",
+    "hanayo",
+)  # fmt: skip
+_NAMED_STRATEGIES: Final = ("dataparallel", "fsdp1", "hsdp", "distributed_optimizer")
+
+_Schedule = Annotated[str, Words(allowed=tuple(dict.fromkeys((*SCHEDULES, *_NAMED_SCHEDULES))))]
+_DataParallel = Annotated[str, Words(allowed=tuple(dict.fromkeys((*STRATEGIES, *_NAMED_STRATEGIES))))]
 _Axis = Annotated[Literal["pp", "dp", "cp", "ep", "tp"], ANY_CASE]
 
 
 class ParallelBlock(Block):
     """How ranks are laid out and what each axis does."""
 
-    tp: Count = 1
+    tp: Gpus = 1
     """Tensor-parallel degree; divides the attention heads."""
-    pp: Count | None = None
+    pp: Gpus | None = None
     """Pipeline-parallel degree; 1 when left out, or the stages of a synthetic model."""
-    cp: Count = 1
+    cp: Gpus = 1
     """Context-parallel degree."""
-    ep: Count = 1
+    ep: Gpus = 1
     """Expert-parallel degree."""
-    dp: Count | None = None
+    dp: Gpus | None = None
     """Data-parallel degree; gpus / (tp x pp) when left out."""
-    virtual_stages: Count = 1
+    virtual_stages: Layers = 1
     """Model chunks per pipeline rank (interleaving)."""
-    layers_per_stage: list[Count] | None = None
+    layers_per_stage: list[Layers] | None = None
     """Transformer blocks of each stage, first stage first; equal when left out."""
     sequence_parallel: Flag = False
     """Shard norms and dropout over tp (Megatron sequence parallelism). Without effect at tp 1."""

@@ -6,39 +6,74 @@ Booleans are never numbers, numbers never booleans or text; quantities go throug
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
+from pydantic_core import CoreSchema, core_schema
 
 from simgpu.units import QuantityError, parse_bytes, parse_count, parse_number, parse_time
 
 _MEBIBYTE: Final = 2**20  # bytes
-LARGEST_NODES: Final = 16_384  # every node has some sixty links; above this they fill the memory of a workstation
+# Largest numbers that can be meant, generously above what has been built or trained. They keep every time and size
+# within 64-bit integers and every case within a minute or so; `simgpu.config.magnitude` has their products.
+LARGEST_NODES: Final = 8_192
+LARGEST_GPUS: Final = 32_768
+LARGEST_LAYERS: Final = 10_000
+LARGEST_WIDTH: Final = 10_000_000
+LARGEST_SEQUENCE: Final = 100_000_000
+LARGEST_MICRO_BATCH: Final = 1_000_000
+LARGEST_BATCH: Final = 10**9
+LARGEST_ACCUMULATION: Final = 65_536
+LARGEST_COUNT: Final = 10**18
+LARGEST_PRICE: Final = 10**6
 _TIME: Final = {"type": ["number", "string"], "exclusiveMinimum": 0}
 
 
-def _count(value: object) -> int:
-    count = parse_count(value)
-    if count < 1:
-        raise QuantityError("is below 1", allowed="a whole number from 1")
-    return count
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A whole number between bounds; also ``5e8`` and ``40M``."""
+
+    least: int = 1
+    most: int
+
+    def read(self, value: object) -> int:
+        """Read the number, or say what is wrong with it."""
+        count = parse_count(value)
+        if count < self.least:
+            raise QuantityError(f"is below {self.least}", allowed=f"a whole number from {self.least}")
+        if count > self.most:
+            raise QuantityError("is too large to be meant", allowed=f"{self.least} to {self.most:,}")
+        return count
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": ["integer", "string"], "minimum": self.least, "maximum": self.most}
 
 
-def _nodes(value: object) -> int:
-    nodes = _count(value)
-    if nodes > LARGEST_NODES:
-        raise QuantityError("is more machines than SimGPU builds", allowed=f"1 to {LARGEST_NODES}")
-    return nodes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """One of some words, in upper or lower case: ``1F1B`` is ``1f1b``."""
 
+    allowed: tuple[str, ...]
 
-def _count_or_zero(value: object) -> int:
-    return parse_count(value)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_lower, core_schema.literal_schema([*self.allowed]))
 
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise QuantityError("is not a whole number", allowed="a whole number")
     return value
+
+
+def _price(value: object) -> float:
+    price = parse_number(value)
+    if price > LARGEST_PRICE:
+        raise QuantityError("is too large to be meant", allowed=f"0 to {LARGEST_PRICE:,}")
+    return price
 
 
 def _ratio(value: object) -> float:
@@ -99,14 +134,35 @@ def _field(read: Callable[[object], Any]) -> PlainValidator:
     return PlainValidator(read)
 
 
-Count = Annotated[int, _field(_count), _schema("integer", "string", minimum=1)]
-"""A whole number from 1; also ``5e8`` and ``40M``."""
+Count = Annotated[int, Whole(most=LARGEST_COUNT)]
+"""A whole number from 1: elements, tokens."""
 
-Nodes = Annotated[int, _field(_nodes), _schema("integer", "string", minimum=1, maximum=LARGEST_NODES)]
+CountOrZero = Annotated[int, Whole(least=0, most=LARGEST_COUNT)]
+"""A whole number from 0."""
+
+Nodes = Annotated[int, Whole(most=LARGEST_NODES)]
 """A number of machines."""
 
-CountOrZero = Annotated[int, _field(_count_or_zero), _schema("integer", "string", minimum=0)]
-"""A whole number from 0; also ``5e8`` and ``40M``."""
+Gpus = Annotated[int, Whole(most=LARGEST_GPUS)]
+"""A number of GPUs, or a parallel degree."""
+
+Layers = Annotated[int, Whole(most=LARGEST_LAYERS)]
+"""A number of layers or stages."""
+
+Width = Annotated[int, Whole(most=LARGEST_WIDTH)]
+"""A dimension of a model."""
+
+Sequence = Annotated[int, Whole(most=LARGEST_SEQUENCE)]
+"""A number of tokens in one sequence."""
+
+MicroBatch = Annotated[int, Whole(most=LARGEST_MICRO_BATCH)]
+"""Sequences of one forward pass."""
+
+Batch = Annotated[int, Whole(most=LARGEST_BATCH)]
+"""Sequences of one step."""
+
+Accumulation = Annotated[int, Whole(most=LARGEST_ACCUMULATION)]
+"""Micro-batches of one step."""
 
 Integer = Annotated[int, _field(_integer), _schema("integer")]
 """Any whole number, such as a random seed."""
@@ -135,6 +191,9 @@ Positive = Annotated[float, _field(_positive), _schema("number", exclusiveMinimu
 
 NotNegative = Annotated[float, _field(parse_number), _schema("number", minimum=0)]
 """A number from 0 without unit."""
+
+Price = Annotated[float, _field(_price), _schema("number", minimum=0, maximum=LARGEST_PRICE)]
+"""Money per GPU and hour."""
 
 Flag = Annotated[bool, _field(_flag), _schema("boolean")]
 """``true`` or ``false``; nothing else stands for them."""

@@ -11,7 +11,7 @@ from simgpu.workload.training import Training
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formats:
-    """Storage of weights and gradients, format of reductions and gathers, and the optimizer's master copy."""
+    """Storage of weights and gradients, format of gradient reductions, and the optimizer's master copy."""
 
     param: DType
     grad: DType
@@ -38,7 +38,7 @@ def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DT
     Notes
     -----
     With AdamW and bf16, bytes per parameter of weights + gradients + optimizer state: DDP under autocast 4+4+8; FSDP
-    4+4+8, its gathers and reductions in bf16; DeepSpeed 2+2+12 (deepspeedai/DeepSpeed runtime/bf16_optimizer.py);
+    4+4+8, its reductions in bf16; DeepSpeed 2+2+12 (deepspeedai/DeepSpeed runtime/bf16_optimizer.py);
     Megatron 2+4+12 (NVIDIA/Megatron-LM docs, dist_optimizer.md: bf16 parameters, fp32 gradients: 18 bytes).
     In fp32 or tf32 everything is stored in fp32.
 

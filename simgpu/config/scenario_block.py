@@ -12,7 +12,7 @@ from simgpu.config.data_parallel_block import DdpBlock, DistributedOptimizerBloc
 from simgpu.config.environment_block import CostsBlock, MeasuredBlock, NetworkField, PerturbBlock, SoftwareField
 from simgpu.config.model_block import ModelField
 from simgpu.config.parallel_block import ParallelBlock
-from simgpu.config.quantity import NotNegative, Text
+from simgpu.config.quantity import Price, Text
 from simgpu.config.training_block import TrainingBlock
 
 
@@ -58,7 +58,7 @@ class ScenarioBlock(Block):
     """Measured op times."""
     perturb: PerturbBlock | None = None
     """Disturbances: seed, jitter, slow ranks, degraded links."""
-    price_per_gpu_hour: NotNegative | None = None
+    price_per_gpu_hour: Price | None = None
     """Money per GPU and hour, in any currency."""
     variants: list[VariantBlock] | None = None
     """Cases to compare; each is the scenario with some fields set differently."""

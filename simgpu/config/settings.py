@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simgpu.config.draft import Draft, Place
+from simgpu.config.draft import Draft, Place, show
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.yaml_file import FieldPath, parse_yaml_value
 
@@ -113,7 +113,7 @@ def variant_settings(draft: Draft, index: int, settings: dict[str, Any]) -> tupl
 
 
 def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
-    """Set fields in order, later ones on top.
+    """Set fields in order; of two settings of one field the later holds.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
     Returns
     -------
     list of Issue
-        For paths that lead through something that is no block.
+        For paths that lead through something that is no block, and for a block set beside one of its own fields,
+        which of the two held would depend on their order.
 
     Examples
     --------
@@ -132,7 +133,9 @@ def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
     >>> print(apply_settings(draft, parse_overrides(["model.layers=2"]))[0])
     --set: model.layers = 2: cannot be set: model is gpt2, which has no fields; fix: set model itself
     """
-    issues = []
+    issues = _overlaps(settings)
+    if issues:
+        return issues
     for setting in settings:
         name = ".".join(setting.path)
         try:
@@ -143,7 +146,7 @@ def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
             issues.append(
                 Issue(
                     field=name,
-                    value=str(setting.value),
+                    value=show(setting.value),
                     problem=f"cannot be set: {above} is {value}, which has no fields",
                     fix=f"set {above} itself",
                     file=setting.place.file,
@@ -151,6 +154,22 @@ def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
                 )
             )
     return issues
+
+
+def _overlaps(settings: Sequence[Setting]) -> list[Issue]:
+    return [
+        Issue(
+            field=".".join(inner.path),
+            value=show(inner.value),
+            problem=f"is set beside {'.'.join(outer.path)}, which replaces the whole block",
+            fix=f"write it into {'.'.join(outer.path)}, or set only the block's fields",
+            file=inner.place.file,
+            line=inner.place.line,
+        )
+        for outer in settings
+        for inner in settings
+        if len(outer.path) < len(inner.path) and inner.path[: len(outer.path)] == outer.path
+    ]
 
 
 def _path(name: str) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from simgpu.config import foreign_names
 from simgpu.config.block import Block
 from simgpu.config.findings import Findings
+from simgpu.config.model_block import is_synthetic
 from simgpu.config.near import did_you_mean, near_names
 from simgpu.config.scenario_block import ScenarioBlock, VariantBlock
 from simgpu.config.unbuilt import refuse_measured, simulated_values
@@ -23,6 +24,8 @@ from simgpu.units import QuantityError
 
 _SECTIONS: Final = ("cluster", "training", "parallel", "ddp", "zero", "fsdp")
 _MODEL_FIX: Final = "set model to a bundled name such as llama-2-7b, or to the path of a config.json"
+_INLINE_EXAMPLE: Final = "{layers: 32, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000}"
+_SYNTHETIC_EXAMPLE: Final = "{stages: 4, forward_ns: 1 ms, backward_ns: 2 ms}"
 
 
 def check_structure(findings: Findings) -> ScenarioBlock | None:
@@ -59,13 +62,18 @@ def check_structure(findings: Findings) -> ScenarioBlock | None:
         issue = findings.draft.issue(path, "is empty", fix="write a value, or delete the line to take the default")
         findings.note(path, issue)
         _remove(data, path)
+    scenario, details = None, list[ErrorDetails]()
     try:
-        return ScenarioBlock.model_validate(data)
+        scenario = ScenarioBlock.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
     # Unknown fields first: the field that was meant is then not called missing as well.
     for detail in sorted(details, key=lambda detail: detail["type"] != "extra_forbidden"):
-        _note(detail, data, findings)
+        if not _is_model_field_missing(detail):
+            _note(detail, data, findings)
+    _note_missing_model_fields([str(d["loc"][-1]) for d in details if _is_model_field_missing(d)], data, findings)
+    if scenario is not None:
+        return scenario
     for detail in sorted(details, key=lambda detail: len(detail["loc"]), reverse=True):
         _remove(data, _path(detail, data))
     for name in ("model", "cluster", "training"):
@@ -137,6 +145,27 @@ def check_variants(findings: Findings) -> list[tuple[int, VariantBlock]]:
     return result
 
 
+def _is_model_field_missing(detail: ErrorDetails) -> bool:
+    return detail["type"] == "missing" and detail["loc"][0] == "model" and len(detail["loc"]) > 1
+
+
+def _note_missing_model_fields(names: list[str], data: Any, findings: Findings) -> None:
+    """Say in one sentence which fields a model lacks, ffn included: whether it is needed depends on another field."""
+    model = data.get("model")
+    if not isinstance(model, dict):
+        return
+    synthetic = is_synthetic(model)
+    needs_ffn = not synthetic and "ffn" not in model and str(model.get("mlp", "swiglu")).lower() == "swiglu"
+    names = [name for name in (*names, *(["ffn"] if needs_ffn else [])) if ("model", name) not in findings.bad]
+    if not names:
+        return
+    path: FieldPath = ("model", names[0]) if len(names) == 1 else ("model",)
+    problem = "is missing" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are missing"
+    example = _SYNTHETIC_EXAMPLE if synthetic else _INLINE_EXAMPLE
+    fix = f"add {'it' if len(names) == 1 else 'them'}, as in {example}"
+    findings.note(path, findings.draft.issue(path, problem, fix=fix))
+
+
 def _empty_fields(value: Any, path: FieldPath) -> Iterator[FieldPath]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -173,8 +202,7 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     if kind == "missing":
         if path in findings.bad:
             return
-        known = "model" if path[0] == "model" and len(path) > 1 else None
-        fix = _MODEL_FIX if path == ("model",) or known else f"add {path[-1]}"
+        fix = _MODEL_FIX if path == ("model",) else f"add {path[-1]}"
         if path == ("cluster", "topology"):
             fix = "add topology, a bundled name such as dgx-a100 or the path of a topology file"
         findings.note(path, draft.issue(path, "is missing", fix=fix))
@@ -251,7 +279,7 @@ def _fields_at(path: FieldPath, data: Any) -> list[str]:
             for inner in _blocks_in(block.model_fields[part].annotation)
         ]
     if path == ("model",):
-        synthetic = any(key in data.get("model", {}) for key in ("stages", "forward_ns", "backward_ns"))
+        synthetic = is_synthetic(data.get("model", {}))
         blocks = [block for block in blocks if ("stages" in block.model_fields) == synthetic]
     return [name for block in blocks for name in block.model_fields if not name.endswith("_")]
 

@@ -10,6 +10,8 @@ from simgpu.config.block import Block
 from simgpu.config.findings import Findings
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.io.yaml_file import FieldPath
+from simgpu.parallel.data_parallel import STRATEGIES
+from simgpu.parallel.schedules import SCHEDULES
 
 RELEASE: Final = ".".join(__version__.split(".")[:2])
 
@@ -41,11 +43,11 @@ UNBUILT: Final = (
     Unbuilt(path="parallel.ep", what="simulate expert parallelism", allowed=(1,)),
     Unbuilt(path="parallel.virtual_stages", what="simulate interleaved pipeline stages", allowed=(1,)),
     Unbuilt(path="parallel.tp_overlap", what="simulate overlapped tensor parallelism", allowed=(False,)),
-    Unbuilt(path="parallel.schedule", what="simulate this pipeline schedule", allowed=("1f1b", "gpipe")),
+    Unbuilt(path="parallel.schedule", what="simulate this pipeline schedule", allowed=tuple(SCHEDULES)),
     Unbuilt(
         path="parallel.data_parallel",
         what="simulate this kind of data parallelism",
-        allowed=("none", "ddp", "zero1", "zero2", "zero3", "fsdp"),
+        allowed=tuple(STRATEGIES),
     ),
     Unbuilt(path="ddp.find_unused_parameters", what="simulate the search for unused parameters", allowed=(False,)),
     Unbuilt(path="ddp.static_graph", what="simulate DDP's static graph", allowed=(False,)),

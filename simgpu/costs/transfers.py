@@ -46,7 +46,8 @@ def collective(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int
     Returns
     -------
     TransferCost
-        Free for a group of one and for zero bytes.
+        Free for a group of one and for zero bytes. Its ``bottleneck`` is the limit of this transfer alone; which link
+        is full when several share them is known only once they are played.
 
     Raises
     ------
@@ -85,6 +86,12 @@ def collective(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int
 
 def point_to_point(cluster: Cluster, source: int, target: int, bytes: int) -> TransferCost:
     """Price a send and its receive.
+
+    Notes
+    -----
+    Start plus bytes over the slowest link's rate. The start, measured or constructed, holds the latency of the link
+    types within a node; what a topology gives its links on top is added, link by link. Between nodes a constructed
+    start adds the whole latency of the way.
 
     Parameters
     ----------
@@ -127,7 +134,8 @@ def point_to_point(cluster: Cluster, source: int, target: int, bytes: int) -> Tr
         link_ns, bottleneck = slowest_link(cluster, loads)
         knee = _measured(cluster, source, route)
         if knee is not None:
-            stream_ns, start_ns = max(knee.stream_ns(bytes), link_ns), knee.latency_ns(bytes)
+            stream_ns = max(knee.stream_ns(bytes), link_ns)
+            start_ns = knee.latency_ns(bytes) + route.added_latency_ns
         else:
             start_ns, share = _constructed(cluster, source, route)
             stream_ns = link_ns / share
@@ -193,7 +201,8 @@ def _constructed(cluster: Cluster, source: int, route: Route) -> tuple[float, fl
     """Start in nanoseconds and share of the links' rate."""
     if route.kind == "nvlink":
         old = cluster.gpu(source).arch in _BEFORE_HOPPER
-        return 1e3 * (_START_NVLINK_US if old else _START_NVLINK_HOPPER_US), _SHARE_NVLINK
+        start_us = _START_NVLINK_US if old else _START_NVLINK_HOPPER_US
+        return 1e3 * start_us + route.added_latency_ns, _SHARE_NVLINK
     if route.kind == "network":
         return 1e3 * _START_NETWORK_US + route.latency_ns, _SHARE_NETWORK
-    return 1e3 * _START_PCIE_US + route.latency_ns, _SHARE_PCIE
+    return 1e3 * _START_PCIE_US + route.added_latency_ns, _SHARE_PCIE

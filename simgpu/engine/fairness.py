@@ -74,6 +74,8 @@ def fair_shares(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
     >>> fair_shares([Demand(1.0, ((0, 1, 1.0),))] * 2, {0: 1.0})
     [Share(speed=0.5, limit=0), Share(speed=0.5, limit=0)]
     """
+    if len(demands) == 1:
+        return [_alone(demands[0], capacity_bytes_per_ns)]
     levels = [0.0] * len(demands)
     limits = [-1] * len(demands)
     on: dict[int, list[int]] = {}
@@ -109,6 +111,15 @@ def fair_shares(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
         Share(min(1.0, level / wanted.top_bytes_per_ns), limit)
         for level, limit, wanted in zip(levels, limits, demands, strict=True)
     ]
+
+
+def _alone(wanted: Demand, capacity_bytes_per_ns: Mapping[int, float]) -> Share:
+    level, limit = wanted.top_bytes_per_ns, -1
+    for link, count, ratio in wanted.shares:
+        full = capacity_bytes_per_ns[link] / (count * ratio)
+        if full < level:
+            level, limit = full, link
+    return Share(min(1.0, level / wanted.top_bytes_per_ns), limit)
 
 
 def _ratio_sum(demands: Sequence[Demand], users: Sequence[int], chosen: set[int], link: int) -> float:

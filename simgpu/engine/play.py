@@ -8,6 +8,7 @@ from simgpu.engine.deadlock import describe_deadlock
 from simgpu.engine.network import Network
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
+from simgpu.engine.residency import Residency
 from simgpu.engine.stream import RankEvents, StreamProcess
 from simgpu.errors import DeadlockError
 from simgpu.program import COMPUTE, Program, Record
@@ -54,6 +55,7 @@ def play(program: Program) -> Timeline:
         spans=recorder.span_columns(),
         memory=recorder.memory_columns(),
         flows=recorder.flow_columns(),
+        kernel_ends_ns=recorder.kernel_ends,
         step_ends_ns=tuple(ends),
         step=steady[0] if steady else steps - 2,
         steady=bool(steady),
@@ -70,6 +72,8 @@ def _play_steps(program: Program, steps: int) -> tuple[Recorder, tuple[str, ...]
     processes = []
     for rank, binding in enumerate(program.ranks):
         role, events = program.roles[binding.role], RankEvents(env)
+        events.busy = len(role.streams) - 1
+        residency = Residency(env, program.disturbed_ns) if program.disturbed_ns else None
         recorded_on = {
             instruction.event: number[name]
             for name, instructions in role.streams.items()
@@ -78,7 +82,16 @@ def _play_steps(program: Program, steps: int) -> tuple[Recorder, tuple[str, ...]
         }
         for name in sorted(role.streams, key=number.__getitem__):
             process = StreamProcess(
-                rank, name, number[name], role.streams[name], recorded_on, events, rendezvous, recorder, steps
+                rank,
+                name,
+                number[name],
+                role.streams[name],
+                recorded_on,
+                events,
+                rendezvous,
+                recorder,
+                residency,
+                steps,
             )
             processes.append(process)
             env.process(process.run())

@@ -23,6 +23,7 @@ class Recorder:
     spans: list[SpanRow] = field(default_factory=list)
     memory: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # rank, order, time, delta, category
     flows: list[tuple[int, int, int, float, bool, int]] = field(default_factory=list)
+    kernel_ends: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     categories: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[int, TransferKey], int] = field(default_factory=dict)
 

@@ -24,6 +24,7 @@ class Meeting:
     label: str  # tag of a message, for people
     parties: tuple[int, ...]  # ranks (or classes) that must arrive
     event: Event
+    disturbance: int  # place in Program.disturbances, -1 for none
     arrived: dict[int, int] = field(default_factory=dict)  # rank -> time its stream got here
     start_ns: int = -1
     end_ns: int = -1
@@ -80,7 +81,9 @@ class Rendezvous:
             parties = (members[source], members[target])
         meeting = self._open.get(where)
         if meeting is None:
-            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event())
+            cost = self.program.transfers.get((group, key))
+            disturbed = -1 if cost is None else cost.disturbance
+            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event(), disturbed)
         elif meeting.key != key:
             raise ProgramError(
                 f"{instruction.communicator} group {group}: rank {rank} calls {key.kind} of {key.bytes} bytes where "

@@ -38,7 +38,10 @@ def fold(program: Program) -> Program:
 
     colours: list[Hashable] = [("rank", rank.role, rank.count) for rank in program.ranks]
     colours += [("group", group.communicator, len(group.members)) for group in program.groups]
-    colours += [("transfer", key, cost.latency_ns, cost.stream_ns, cost.algorithm) for (_, key), cost in transfers]
+    colours += [
+        ("transfer", key, cost.latency_ns, cost.stream_ns, cost.algorithm, cost.disturbance)
+        for (_, key), cost in transfers
+    ]
     colours += [("link", link.kind, link.bytes_per_s) for link in program.links]
 
     edges: list[tuple[int, int, Hashable]] = []
@@ -80,6 +83,8 @@ def fold(program: Program) -> Program:
         transfers=_fold_transfers(
             transfers, partition[first_transfer:first_link], group_members, link_class, link_members
         ),
+        disturbances=program.disturbances,
+        disturbed_ns=program.disturbed_ns,
     )
 
 
@@ -109,6 +114,7 @@ def _fold_transfers(
                 algorithm=cost.algorithm,
                 source=cost.source,
                 bottleneck=cost.bottleneck,
+                disturbance=cost.disturbance,
             )
     return folded
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from simgpu.errors import TopologyError
 from simgpu.hardware.fabric import Fabric, read_fabric
 from simgpu.hardware.gpu import Gpu
+from simgpu.hardware.graph import cluster_graph
 from simgpu.hardware.link import Link, Route
 from simgpu.hardware.machine import Machine, read_machine
 from simgpu.hardware.paths import MachinePaths, Path
+from simgpu.hardware.reach import check_reach, nearest_nics
 from simgpu.hardware.reading import Reading
+from simgpu.hardware.size import gpus_per_node
 from simgpu.hardware.wiring import cluster_links
 
 if TYPE_CHECKING:
@@ -134,7 +137,7 @@ class Cluster:
         >>> pair = {"name": "pair", "devices": {"gpu": {"kind": "gpu", "count": 2, "model": "A40"}},
         ...         "links": [{"from": "gpu 0", "to": "gpu 1", "type": "GA102 bridge pair (3090/A6000)"}]}
         >>> build_cluster(pair, nodes=1, gpus=None).route(0, 1)
-        Route(links=(0,), kind='nvlink', latency_ns=0, distance=1)
+        Route(links=(0,), kind='nvlink', latency_ns=0, added_latency_ns=0, distance=1)
         """
         if source == target:
             return Route(links=(), kind="nvlink", latency_ns=0)
@@ -189,30 +192,7 @@ class Cluster:
         ``kind``, ``bytes_per_s``, ``nominal_bytes_per_s`` and ``latency_ns``.
         """
         if not self._graph:
-            import networkx as nx
-
-            graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
-            gpus = {device: local for local, device in enumerate(self.machine.gpus)}
-            for node in range(self.nodes):
-                for index, device in enumerate(self.machine.devices):
-                    graph.add_node(f"node{node}/{device.name}", kind=device.kind, node=node)
-                    local = gpus.get(index, self.gpus_per_node)
-                    if local < self.gpus_per_node:
-                        graph.nodes[f"node{node}/{device.name}"]["rank"] = node * self.gpus_per_node + local
-            for index, link in enumerate(self.links):
-                for end in (link.source, link.target):
-                    if end not in graph:
-                        graph.add_node(end, kind="spine" if end == "spine" else "leaf")
-                graph.add_edge(
-                    link.source,
-                    link.target,
-                    link=index,
-                    kind=link.kind,
-                    bytes_per_s=link.bytes_per_s,
-                    nominal_bytes_per_s=link.nominal_bytes_per_s,
-                    latency_ns=link.latency_ns,
-                )
-            self._graph.append(graph)
+            self._graph.append(cluster_graph(self.machine, self.links, self.nodes, self.gpus_per_node))
         return self._graph[0]
 
     def _check(self, rank: int) -> None:
@@ -234,8 +214,13 @@ class Cluster:
         return (up, trunks + 2 * leaf, trunks + 2 * other_leaf + 1, down)
 
     def _route(self, links: tuple[int, ...], kind: str, distance: int) -> Route:
-        latency_ns = sum(self.links[link].latency_ns for link in links)
-        return Route(links=links, kind=kind, latency_ns=latency_ns, distance=distance)
+        return Route(
+            links=links,
+            kind=kind,
+            latency_ns=sum(self.links[link].latency_ns for link in links),
+            added_latency_ns=sum(self.links[link].added_latency_ns for link in links),
+            distance=distance,
+        )
 
 
 def build_cluster(
@@ -283,10 +268,10 @@ def build_cluster(
     machine = read_machine(description, reading)
     joined = read_fabric(description.get("fabric"), fabric, reading)
     reading.finish()
-    per_node = _gpus_per_node(machine, nodes, gpus)
+    per_node = gpus_per_node(machine, nodes, gpus)
     paths = MachinePaths(machine=machine)
-    nic_of_gpu = _nearest_nics(machine, paths) if nodes > 1 else ()
-    _check_connected(machine, paths, per_node, nodes, nic_of_gpu, reading)
+    nic_of_gpu = nearest_nics(machine, paths) if nodes > 1 else ()
+    check_reach(machine, paths, per_node, nic_of_gpu if nodes > 1 else None, reading)
     reading.finish()
     return Cluster(
         name=machine.name,
@@ -299,63 +284,6 @@ def build_cluster(
         _paths=paths,
         _nic_of_gpu=nic_of_gpu,
     )
-
-
-def _gpus_per_node(machine: Machine, nodes: int, gpus: int | None) -> int:
-    """GPUs used in each node. These fields are the scenario's, so the topology file is not named as their source."""
-    reading = Reading(source="")
-    have = len(machine.gpus)
-    if nodes < 1:
-        reading.problem("cluster.nodes", "is below 1", value=nodes, allowed="1, 2, 3, ...")
-        reading.finish()
-    total = nodes * have if gpus is None else gpus
-    if not 1 <= total <= nodes * have:
-        enough = -(-total // have)
-        reading.problem(
-            "cluster.gpus",
-            f"{nodes} x {machine.name} {'have' if nodes > 1 else 'has'} {nodes * have} GPUs",
-            value=total,
-            allowed=f"1 to {nodes * have}",
-            fix=f"set cluster.nodes to {enough}" if total > 0 else "leave it out to use all",
-        )
-    elif total % nodes:
-        down = total - total % nodes
-        fix = f"set cluster.gpus to {down or nodes} or {down + nodes}" if down else f"set cluster.gpus to {nodes}"
-        reading.problem("cluster.gpus", f"does not spread evenly over {nodes} nodes", value=total, fix=fix)
-    reading.finish()
-    return total // nodes
-
-
-def _nearest_nics(machine: Machine, paths: MachinePaths) -> tuple[int, ...]:
-    """Nearest NIC of each GPU, -1 without one; GPUs that have the same nearest NICs take them in turn."""
-    turns: dict[tuple[int, ...], int] = {}
-    chosen = []
-    for gpu in range(len(machine.gpus)):
-        found = [(path.distance, nic) for nic in range(len(machine.nics)) if (path := paths.gpu_to_nic(gpu, nic))]
-        if not found:
-            chosen.append(-1)
-            continue
-        nearest = tuple(nic for distance, nic in found if distance == min(found)[0])
-        turn = turns.get(nearest, 0)
-        turns[nearest] = turn + 1
-        chosen.append(nearest[turn % len(nearest)])
-    return tuple(chosen)
-
-
-def _check_connected(
-    machine: Machine, paths: MachinePaths, gpus: int, nodes: int, nic_of_gpu: tuple[int, ...], reading: Reading
-) -> None:
-    fix = "link them by NVLink, or each to a pcie_switch or cpu; cards without peer access need a memory device there"
-    for a in range(gpus):
-        apart = [b for b in range(a + 1, gpus) if paths.between_gpus(a, b) is None]
-        if apart:
-            others = ", ".join(machine.devices[machine.gpus[b]].name for b in apart)
-            reading.problem("links", f"nothing connects {machine.devices[machine.gpus[a]].name} to {others}", fix=fix)
-    if nodes > 1:
-        cut = [machine.devices[machine.gpus[a]].name for a in range(gpus) if nic_of_gpu[a] < 0]
-        if cut:
-            problem = f"{', '.join(cut)} cannot reach the other nodes: no NIC in reach"
-            reading.problem("devices", problem, fix="add a nic family and link it to a pcie_switch or cpu")
 
 
 def _required(path: Path | None, name: str, a: str, b: str) -> Path:

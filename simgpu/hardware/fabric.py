@@ -23,9 +23,7 @@ _NODES_PER_LEAF: Final = 32
 # Above what is built: one leaf for as many nodes as a cluster may have, and a thousandth of the bandwidth.
 _MOST_NODES_PER_LEAF: Final = 65_536
 _MOST_OVERSUBSCRIPTION: Final = 1000
-_OVERSUBSCRIPTIONS: Final = (
-    f"1 (non-blocking) to {_MOST_OVERSUBSCRIPTION:,}, such as 4 for a quarter of the bandwidth"
-)
+_OVERSUBSCRIPTIONS: Final = f"1 (non-blocking) to {_MOST_OVERSUBSCRIPTION:,}, such as 4 for a quarter of the bandwidth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,9 @@ def read_fabric(own: object, override: Mapping[str, Any] | None, reading: Readin
     name = reading.text(fields, "link", "fabric")
     return Fabric(
         kind=_KINDS.get(kind, kind),
-        nodes_per_leaf=reading.whole(fields, "nodes_per_leaf", "fabric", default=_NODES_PER_LEAF, most=_MOST_NODES_PER_LEAF),
+        nodes_per_leaf=reading.whole(
+            fields, "nodes_per_leaf", "fabric", default=_NODES_PER_LEAF, most=_MOST_NODES_PER_LEAF
+        ),
         oversubscription=oversubscription,
         port=reading.lookup(partial(link_type, name, network=True), "fabric.link") if name else None,
     )

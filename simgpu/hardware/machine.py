@@ -36,8 +36,8 @@ KINDS: Final = ("gpu", "cpu", "memory", "pcie_switch", "nvswitch", "nic")
 _FAMILY = re.compile(r"[a-z][a-z_]*")
 _SELECTION = re.compile(r"\s*([a-z][a-z_]*?)\s*(?:(\d+)(?:\s*-\s*(\d+))?)?\s*")
 _LINK_FIELDS: Final = ("from", "to", "type", "count", "lanes", "bandwidth_gb_per_s", "latency_us")
-# Beyond anything built, so more is a slip of the unit or of the keyboard: NVL72 is the largest NVLink domain, its GPUs'
-# 900 GB/s the fastest link, 10 s three times NCCL's own patience; below 1 MB/s times leave the range of the clock.
+# Beyond anything built, so more is a slip of the unit or of the keyboard (the fastest bundle is the 900 GB/s of one
+# B200's NVLinks); slower than 1 MB/s or later than 10 s, and a step may leave the range of the clock.
 _MOST_DEVICES: Final = 1024
 _MOST_PARALLEL: Final = 1024
 _MOST_GB_PER_S: Final = 100_000
@@ -198,7 +198,7 @@ def _wires(
     name = reading.text(entry, "type", where, fix="name a link type, such as PCIe 4.0 x16")
     found = reading.lookup(partial(link_type, name), f"{where}.type") if name else None
     count = reading.whole(entry, "count", where, default=1, most=_MOST_PARALLEL)
-    lanes = reading.whole(entry, "lanes", where, default=16, most=16)
+    lanes = reading.whole(entry, "lanes", where, default=16, most=_MOST_PARALLEL)
     bandwidth = reading.quantity(entry, "bandwidth_gb_per_s", where, parse_bandwidth, _BANDWIDTHS)
     latency = reading.quantity(entry, "latency_us", where, partial(parse_time, plain="us"), _LATENCIES)
     if found is None or not all(ends):
@@ -206,7 +206,7 @@ def _wires(
     if found.nominal_bytes_per_s * count > _BANDWIDTHS.most:
         most = _BANDWIDTHS.most // found.nominal_bytes_per_s
         reading.problem(f"{where}.count", "is too large to be meant", value=count, allowed=f"1 to {most:,}")
-    if lanes != 16 and found.kind != "pcie":
+    if lanes != 16 and (found.kind != "pcie" or lanes > 16):
         reading.problem(f"{where}.lanes", "does not fit the link type", value=lanes, allowed="1 to 16, of PCIe links")
     left, right = ends
     if len(left) == 1:

@@ -94,7 +94,8 @@ class Reading:
         try:
             found = parse(value)
         except QuantityError as error:
-            self.problem(f"{where}.{key}", error.problem, value=value, allowed=error.allowed, fix=error.fix or None)
+            allowed = f"{error.allowed}; {bounds.allowed}"
+            self.problem(f"{where}.{key}", error.problem, value=value, allowed=allowed, fix=error.fix or None)
             return None
         if found == 0 and bounds.least > 0:
             self.problem(

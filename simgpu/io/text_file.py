@@ -1,16 +1,65 @@
-"""Text files, written whole or not at all."""
+"""Text files: read with one message for whatever goes wrong, written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
-from simgpu.errors import SimGPUError
+from simgpu.errors import Issue, ScenarioError, SimGPUError
+
+LARGEST_FILE_BYTES: Final = 1 << 20  # a scenario or model has about a kilobyte, the largest topology some tens
 
 
 class OutputError(SimGPUError):
     """A file that cannot be written."""
+
+
+def read_text(path: Path, source: str) -> str:
+    """Read a description in UTF-8, with or without a byte-order mark.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or a pipe that is read to its end.
+    source : str
+        Name for messages.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ScenarioError
+        With one issue, when it cannot be read, is too large or is no text.
+
+    Examples
+    --------
+    >>> read_text(Path("absent.yaml"), "absent.yaml")
+    Traceback (most recent call last):
+        ...
+    simgpu.errors.ScenarioError: absent.yaml: cannot be read: No such file or directory
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(source, f"cannot be read: {error.strerror or error}") from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise _unreadable(source, "is too large for a description", allowed=f"up to {LARGEST_FILE_BYTES} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _unreadable(source, "is not UTF-8 text", line=line, fix="save the file as UTF-8") from None
+
+
+def _unreadable(
+    source: str, problem: str, *, line: int | None = None, allowed: str | None = None, fix: str | None = None
+) -> ScenarioError:
+    return ScenarioError([Issue(field="", problem=problem, allowed=allowed, fix=fix, file=source, line=line)])
 
 
 def check_writable(path: Path) -> None:

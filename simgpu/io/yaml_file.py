@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.text_file import read_text
 
 FieldPath = tuple[str | int, ...]
 
-LARGEST_FILE_BYTES: Final = 1 << 20  # a scenario has about a kilobyte, the largest topology some tens
 LARGEST_NODE_COUNT: Final = 100_000  # after aliases are expanded
 _DEEPEST: Final = 50
 _TAG: Final = "tag:yaml.org,2002:"
@@ -85,19 +85,7 @@ def read_yaml(path: Path, source: str | None = None) -> YamlFile:
     simgpu.errors.ScenarioError: absent.yaml: cannot be read: No such file or directory
     """
     source = str(path) if source is None else source
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise _refuse(source, None, f"cannot be read: {error.strerror or error}") from None
-    if len(content) > LARGEST_FILE_BYTES:
-        raise _refuse(source, None, "is too large for a description", allowed=f"up to {LARGEST_FILE_BYTES} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise _refuse(source, line, "is not UTF-8 text", fix="save the file as UTF-8") from None
-    return parse_yaml(text, source)
+    return parse_yaml(read_text(path, source), source)
 
 
 def parse_yaml(text: str, source: str) -> YamlFile:

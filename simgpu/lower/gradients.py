@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
-from simgpu.lower.kernels import kernels
+from simgpu.lower.kernels import KernelPrices
 from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup
 from simgpu.program import Collective
 from simgpu.workload.op import MemoryBound
@@ -20,7 +19,7 @@ class GradientReductions:
 
     emitter: Emitter
     plan: DataParallelPlan
-    gpu: Gpu
+    prices: KernelPrices
     _at: dict[tuple[int, str], list[Reduction]] = field(default_factory=dict)
     _shard_of: dict[int, ShardGroup] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)  # first units of shard groups whose gradients are held
@@ -54,7 +53,7 @@ class GradientReductions:
         emitter = self.emitter
         if reduction.copy_bytes:
             copy = MemoryBound(name="flatten gradients", bytes=reduction.copy_bytes)
-            emitter.kernels("flatten gradients", kernels([copy], self.gpu), phase="backward", microbatch=microbatch)
+            emitter.kernels("flatten gradients", self.prices.kernels([copy]), phase="backward", microbatch=microbatch)
         collective = Collective(
             name=f"reduce gradients to {reduction.parameter}",
             communicator="dp",
@@ -65,7 +64,7 @@ class GradientReductions:
         )
         emitter.transfer("dp", collective, after=emitter.record())
         add = MemoryBound(name="add reduced shard", bytes=reduction.add_bytes)
-        emitter.kernels(add.name, kernels([add], self.gpu), phase="backward", microbatch=microbatch, stream="dp")
+        emitter.kernels(add.name, self.prices.kernels([add]), phase="backward", microbatch=microbatch, stream="dp")
         self._last_event = emitter.record("dp")
         shard = self._shard_of.get(reduction.unit)
         if shard is not None and shard.units[0] in self._open:
@@ -81,4 +80,4 @@ class GradientReductions:
         back = sum(reduction.copy_back_bytes for reduction in self.plan.reductions)
         if back:
             copy = MemoryBound(name="unflatten gradients", bytes=back, kernels=len(self.plan.reductions))
-            self.emitter.kernels("unflatten gradients", kernels([copy], self.gpu), phase="backward")
+            self.emitter.kernels("unflatten gradients", self.prices.kernels([copy]), phase="backward")

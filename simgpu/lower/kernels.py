@@ -1,22 +1,48 @@
-"""Ops to kernels: the price of every op on one device."""
+"""Ops to kernels: the price of every op on one device, alone and beside communication."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from simgpu.costs.compute import price
+from simgpu.costs.interference import disturbed_gpu
 from simgpu.hardware.gpu import Gpu
-from simgpu.program import Kernel
-from simgpu.workload.op import Op
+from simgpu.program import Disturbance, Kernel
+from simgpu.workload.op import Op, Timed
 
 
-@lru_cache(maxsize=65536)
-def kernel(op: Op, gpu: Gpu) -> Kernel:
-    """Price one op."""
-    return Kernel(name=op.name, op_class=op.op_class, duration_ns=price(op, gpu), flops=op.flops, bytes=op.bytes)
+@dataclass(slots=True)
+class KernelPrices:
+    """Prices ops once and remembers which op a kernel came from."""
 
+    gpu: Gpu
+    _kernels: dict[tuple[Op, str], Kernel] = field(default_factory=dict)
+    _ops: dict[Kernel, Op] = field(default_factory=dict)
 
-def kernels(ops: Iterable[Op], gpu: Gpu) -> tuple[Kernel, ...]:
-    """Price ops in order; those that do nothing are left out."""
-    return tuple(priced for priced in (kernel(op, gpu) for op in ops) if priced.duration_ns)
+    def kernel(self, op: Op, op_class: str = "") -> Kernel:
+        """Price one op, under another accounting class when one is given."""
+        found = self._kernels.get((op, op_class))
+        if found is None:
+            found = Kernel(
+                name=op.name, op_class=op.op_class, duration_ns=price(op, self.gpu), flops=op.flops, bytes=op.bytes
+            )
+            found = replace(found, op_class=op_class) if op_class else found
+            self._kernels[op, op_class] = found
+            self._ops[found] = op
+        return found
+
+    def kernels(self, ops: Iterable[Op]) -> tuple[Kernel, ...]:
+        """Price ops in order; those that do nothing are left out."""
+        return tuple(priced for priced in map(self.kernel, ops) if priced.duration_ns)
+
+    def disturbed_ns(self, disturbances: Sequence[Disturbance]) -> dict[Kernel, tuple[int, ...]]:
+        """Price every kernel again on what each disturbance leaves of the device; given durations stay."""
+        if not disturbances:
+            return {}
+        left = [disturbed_gpu(self.gpu, taken) for taken in disturbances]
+        return {
+            kernel: tuple(max(kernel.duration_ns, price(op, device)) for device in left)
+            for kernel, op in self._ops.items()
+            if not isinstance(op, Timed)
+        }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from simgpu.costs.optimizer import optimizer_ops
 from simgpu.costs.transfers import program_links
 from simgpu.hardware.cluster import Cluster
-from simgpu.hardware.gpu import Gpu
+from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.overheads import COMMUNICATOR_BYTES, CONTEXT_BYTES
 from simgpu.lower.role import RoleWriter
 from simgpu.lower.stage_units import StageUnits, synthetic_stage, transformer_stage
-from simgpu.lower.transfers import price_transfers
+from simgpu.lower.transfers import mark_disturbances, price_transfers
 from simgpu.parallel.data_parallel import SHARDED_WEIGHTS, STRATEGIES, DataParallelPlan
 from simgpu.parallel.data_parallel.plan import shard_elements
 from simgpu.parallel.mesh import Mesh
@@ -58,9 +58,9 @@ def lower(
     plan_stage = STRATEGIES[strategy.data_parallel if strategy.dp > 1 else "none"]
     plans = tuple(plan_stage(stage.weights, training, strategy) for stage in stages)
     axes = _communicator_axes(stages, plans, training, strategy)
+    prices = KernelPrices(cluster.gpu(0))
     roles = tuple(
-        _role(cluster.gpu(0), stages, plans, index, training, strategy, norm="norm" in axes)
-        for index in range(strategy.pp)
+        _role(prices, stages, plans, index, training, strategy, norm="norm" in axes) for index in range(strategy.pp)
     )
     groups: list[Group] = []
     bindings: list[dict[str, int]] = [{} for _ in range(mesh.size)]
@@ -74,6 +74,9 @@ def lower(
     ranks = tuple(
         Rank(role=mesh.coordinates(rank)["pp"], groups=bindings[rank], members=(rank,)) for rank in range(mesh.size)
     )
+    links = () if network_free else program_links(cluster)
+    transfers = price_transfers(cluster, roles, ranks, groups, free=network_free)
+    disturbances, transfers = mark_disturbances(transfers, links)
     return Program(
         roles=roles,
         ranks=ranks,
@@ -86,8 +89,10 @@ def lower(
             )
             for name, mesh_axes in axes.items()
         },
-        links=() if network_free else program_links(cluster),
-        transfers=price_transfers(cluster, roles, ranks, groups, free=network_free),
+        links=links,
+        transfers=transfers,
+        disturbances=disturbances,
+        disturbed_ns=prices.disturbed_ns(disturbances),
     )
 
 
@@ -130,7 +135,7 @@ def _communicator_axes(
 
 
 def _role(
-    gpu: Gpu,
+    prices: KernelPrices,
     stages: tuple[StageUnits, ...],
     plans: tuple[DataParallelPlan, ...],
     index: int,
@@ -144,7 +149,7 @@ def _role(
     gradient = training.grad_dtype.bytes
     replicated = parts.replicated_elements if strategy.sequence_parallel and strategy.tp > 1 else 0
     writer = RoleWriter(
-        gpu=gpu,
+        prices=prices,
         stage=index,
         stages=strategy.pp,
         parts=parts,
@@ -177,6 +182,6 @@ def _role(
         position={"pp": index},
         streams=streams,
         resident_bytes={category: size for category, size in resident.items() if size},
-        capacity_bytes=gpu.memory_bytes,
-        device=gpu.name,
+        capacity_bytes=prices.gpu.memory_bytes,
+        device=prices.gpu.name,
     )

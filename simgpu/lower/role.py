@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.gradients import GradientReductions
-from simgpu.lower.kernels import kernels
+from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.pipeline import PipelineMessages
 from simgpu.lower.segments import Segment, SegmentCompiler
 from simgpu.lower.stage_units import StageUnits
@@ -46,7 +45,7 @@ class RoleWriter:
         Gradient of a weight that another stage holds too; 0 when there is none.
     """
 
-    gpu: Gpu
+    prices: KernelPrices
     stage: int
     stages: int
     parts: StageUnits
@@ -64,9 +63,9 @@ class RoleWriter:
     _gradients: GradientReductions = field(init=False)
 
     def __post_init__(self) -> None:
-        self._compiler = SegmentCompiler(self.gpu)
-        self._weights = WeightGathers.of(self.plan, self.emitter, self.gpu, self.parts.names)
-        self._gradients = GradientReductions(self.emitter, self.plan, self.gpu)
+        self._compiler = SegmentCompiler(self.prices)
+        self._weights = WeightGathers.of(self.plan, self.emitter, self.prices, self.parts.names)
+        self._gradients = GradientReductions(self.emitter, self.plan, self.prices)
 
     def write(self) -> Mapping[str, tuple[Instruction, ...]]:
         """Return the streams of one step."""
@@ -146,10 +145,10 @@ class RoleWriter:
             self._blocking("tp", "reduce norm gradients", "all_reduce", self.replicated_bytes)
         if self.tied_bytes:
             self._blocking("embedding", "reduce tied embedding", "all_reduce", self.tied_bytes)
-        emitter.kernels("gradient norm", kernels(self.optimizer[:1], self.gpu), phase="optimizer")
+        emitter.kernels("gradient norm", self.prices.kernels(self.optimizer[:1]), phase="optimizer")
         if self.norm:
             self._blocking("norm", "reduce gradient norm", "all_reduce", NORM_BYTES)
-        emitter.kernels("optimizer", kernels(self.optimizer[1:], self.gpu), phase="optimizer")
+        emitter.kernels("optimizer", self.prices.kernels(self.optimizer[1:]), phase="optimizer")
         gathered = None
         for size in self.plan.weight_gathers_bytes:
             gather = Collective(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from simgpu.hardware.gpu import Gpu
-from simgpu.lower.kernels import kernel
+from simgpu.lower.kernels import KernelPrices
 from simgpu.program import Kernel
 from simgpu.workload.op import Attention, Gemm, MemoryBound, Timed
 from simgpu.workload.unit import Exchange, GradientReady, Join, PassItem, Unit
@@ -18,7 +17,7 @@ Segment = tuple[Kernel, ...] | Exchange | Join | GradientReady
 class SegmentCompiler:
     """Cuts passes and keeps the results, so that the many microbatches and blocks of a stage share their kernels."""
 
-    gpu: Gpu
+    prices: KernelPrices
     _cache: dict[tuple[int, str, frozenset[str], int], tuple[Segment, ...]] = field(default_factory=dict)
     _keep: list[Unit] = field(default_factory=list)  # ids in the cache stay valid
 
@@ -58,8 +57,7 @@ class SegmentCompiler:
         run: list[Kernel] = []
         for item in items:
             if isinstance(item, Gemm | Attention | MemoryBound | Timed):
-                priced = kernel(item, self.gpu)
-                run.append(replace(priced, op_class="recompute") if phase == "recompute" else priced)
+                run.append(self.prices.kernel(item, "recompute" if phase == "recompute" else ""))
                 continue
             if isinstance(item, GradientReady):
                 moved = sum(stored[name] for name in item.parameters)
@@ -67,7 +65,7 @@ class SegmentCompiler:
                     op = MemoryBound(
                         name=f"{item.parameters[0]}.grad_accumulate", bytes=moved, kernels=len(item.parameters)
                     )
-                    run.append(kernel(op, self.gpu))
+                    run.append(self.prices.kernel(op))
                 if not marks.intersection(item.parameters):
                     continue
             if run:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from simgpu.costs.interference import disturbance
 from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
-from simgpu.program import Collective, Group, Rank, Recv, Role, Send, TransferCost, TransferKey
+from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
 
 FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
 
@@ -30,6 +32,17 @@ def price_transfers(
         for key in keys:
             prices[index, key] = FREE if free else _price(cluster, group, key)
     return prices
+
+
+def mark_disturbances(
+    transfers: Mapping[tuple[int, TransferKey], TransferCost], links: tuple[Link, ...]
+) -> tuple[tuple[Disturbance, ...], dict[tuple[int, TransferKey], TransferCost]]:
+    """List what the transfers take from their GPUs, worst last, and tell each transfer its place in the list."""
+    taken = {name: disturbance(cost, links) for name, cost in transfers.items()}
+    listed = tuple(sorted({found for found in taken.values() if found is not None}))
+    place: dict[Disturbance | None, int] = {found: index for index, found in enumerate(listed)}
+    place[None] = -1
+    return listed, {name: replace(cost, disturbance=place[taken[name]]) for name, cost in transfers.items()}
 
 
 def _price(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from simgpu.hardware.gpu import Gpu
 from simgpu.lower.emitter import Emitter
-from simgpu.lower.kernels import kernels
+from simgpu.lower.kernels import KernelPrices
 from simgpu.parallel.data_parallel import DataParallelPlan, ShardGroup
 from simgpu.program import Collective
 from simgpu.workload.op import MemoryBound
@@ -25,7 +24,7 @@ class WeightGathers:
     """
 
     emitter: Emitter
-    gpu: Gpu
+    prices: KernelPrices
     groups: Sequence[ShardGroup]
     prefetch: bool
     keep: bool
@@ -37,9 +36,9 @@ class WeightGathers:
         self._group_of = {unit: group for group in self.groups for unit in group.units}
 
     @classmethod
-    def of(cls, plan: DataParallelPlan, emitter: Emitter, gpu: Gpu, names: Sequence[str]) -> WeightGathers:
+    def of(cls, plan: DataParallelPlan, emitter: Emitter, prices: KernelPrices, names: Sequence[str]) -> WeightGathers:
         """Start with every group sharded."""
-        return cls(emitter, gpu, plan.shards, plan.prefetch, plan.keep_gathered, names)
+        return cls(emitter, prices, plan.shards, plan.prefetch, plan.keep_gathered, names)
 
     def acquire(self, unit: int, upcoming: Sequence[int], *, phase: str, microbatch: int) -> None:
         """Make a unit's weights whole before it computes; ``upcoming`` are the units after it in this pass."""
@@ -51,7 +50,7 @@ class WeightGathers:
                 self.emitter.wait(event)
                 self._live[group.units[0]] = None
                 spread = MemoryBound(name="spread gathered weights", bytes=group.copy_out_bytes)
-                self.emitter.kernels(spread.name, kernels([spread], self.gpu), phase=phase, microbatch=microbatch)
+                self.emitter.kernels(spread.name, self.prices.kernels([spread]), phase=phase, microbatch=microbatch)
         if self.prefetch:
             for later in upcoming:
                 following = self._group_of.get(later)
@@ -74,7 +73,7 @@ class WeightGathers:
         self.emitter.alloc(group.bytes, GATHERED)
         self.emitter.wait(self.emitter.record(), "dp")
         cast = MemoryBound(name="cast shard", bytes=group.copy_in_bytes)
-        self.emitter.kernels(cast.name, kernels([cast], self.gpu), phase=phase, microbatch=microbatch, stream="dp")
+        self.emitter.kernels(cast.name, self.prices.kernels([cast]), phase=phase, microbatch=microbatch, stream="dp")
         name = " and ".join(self.names[unit] for unit in group.units)
         gather = Collective(
             name=f"gather {name}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ class Row(NamedTuple):
     start_ns: int
     end_ns: int
     cause: int
+    kernel_ends_ns: tuple[int, ...] | None  # where communication slowed them
 
 
 @dataclass(slots=True)
@@ -42,10 +43,14 @@ class RankAccount:
         for name in role.streams:
             rows = timeline.rows(self.rank, name)
             cut = slice(rows.start, rows.stop)
-            columns = (spans.instruction, spans.ready_ns, spans.start_ns, spans.end_ns, spans.cause)
-            instructions = role.streams[name]
+            columns = (spans.instruction, spans.step, spans.ready_ns, spans.start_ns, spans.end_ns, spans.cause)
+            instructions, stream = role.streams[name], timeline.streams.index(name)
             values = zip(*(column[cut].tolist() for column in columns), strict=True)
-            self._rows[name] = [Row(instructions[index], *times) for index, *times in values]
+            slowed = timeline.kernel_ends_ns
+            self._rows[name] = [
+                Row(instructions[index], ready, start, end, cause, slowed.get((self.rank, stream, index, step)))
+                for index, step, ready, start, end, cause in values
+            ]
             self._ends[name] = [row.end_ns for row in self._rows[name]]
 
     def bars(self) -> tuple[Bar, ...]:
@@ -64,7 +69,7 @@ class RankAccount:
         for row in self._overlapping(COMPUTE, begin, end):
             start, stop = max(row.start_ns, begin), min(row.end_ns, end)
             if isinstance(row.instruction, Compute):
-                yield self._compute_bar(row.instruction, row.start_ns, start, stop)
+                yield self._compute_bar(row.instruction, row, start, stop)
             else:
                 yield from self._wait_bars(start, stop, self.timeline.streams[row.cause])
             covered = stop
@@ -73,15 +78,16 @@ class RankAccount:
                 covered, end, "wait", "bubble", accounting=(("bubble", end - covered),), reason="no work left"
             )
 
-    def _compute_bar(self, work: Compute, origin: int, start: int, stop: int) -> Bar:
+    def _compute_bar(self, work: Compute, row: Row, start: int, stop: int) -> Bar:
         return self._bar(
             start,
             stop,
             "compute",
             work.name,
-            accounting=kernel_classes(work, start - origin, stop - origin),
+            accounting=kernel_classes(work, start - row.start_ns, stop - row.start_ns, row.kernel_ends_ns),
             phase=work.phase,
             microbatch=work.microbatch,
+            reason="" if row.kernel_ends_ns is None else _slowed(work, row.kernel_ends_ns),
         )
 
     def _wait_bars(self, start: int, stop: int, stream: str) -> Iterator[Bar]:
@@ -203,17 +209,27 @@ class RankAccount:
         )
 
 
-def kernel_classes(work: Compute, start_ns: int, stop_ns: int) -> tuple[tuple[str, int], ...]:
-    """Nanoseconds of each compute class between two times of a run of kernels, relative to its start."""
+def kernel_classes(
+    work: Compute, start_ns: int, stop_ns: int, ends_ns: Sequence[int] | None = None
+) -> tuple[tuple[str, int], ...]:
+    """Nanoseconds of each compute class between two times of a run of kernels, relative to its start.
+
+    ``ends_ns`` says when each kernel ended, where that is not by its own duration.
+    """
     totals: dict[str, int] = {}
-    at = 0
-    for kernel in work.kernels:
-        inside = min(at + kernel.duration_ns, stop_ns) - max(at, start_ns)
+    begin = 0
+    for position, kernel in enumerate(work.kernels):
+        end = begin + kernel.duration_ns if ends_ns is None else ends_ns[position]
+        inside = min(end, stop_ns) - max(begin, start_ns)
         if inside > 0:
             name = f"compute.{kernel.op_class}"
             totals[name] = totals.get(name, 0) + inside
-        at += kernel.duration_ns
+        begin = end
     return tuple(sorted(totals.items()))
+
+
+def _slowed(work: Compute, ends_ns: Sequence[int]) -> str:
+    return f"{ends_ns[-1] / work.duration_ns - 1:.1%} longer than alone, beside communication"
 
 
 def breakdown(bars: tuple[Bar, ...]) -> dict[str, int]:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simgpu.metrics.report import Report
 from simgpu.units import format_time
-from simgpu.view.figure import GRID, Spec, layout, left_margin, payload, shorten, text, to_figure
-from simgpu.view.lanes import PAINTS, Chart, Drawn, Lane, chart, thinned
-from simgpu.view.palette import CLASSES, GANTT, OVER
+from simgpu.view.bars import traces
+from simgpu.view.figure import GRID, Spec, layout, left_margin, shorten, text, to_figure
+from simgpu.view.lanes import Chart, chart
+from simgpu.view.palette import OVER
 from simgpu.view.placement import Placement, placement
+from simgpu.view.stretches import packed_merged, thinned
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_BARS = 10_000  # plotly.js draws 10,000 bars in 0.5 s and zooms in 0.3 s; 100,000 take 8 s
-_LABELLED = 600  # bars that carry a word: each costs a text element, which plotly hides where it does not fit
-_PLOT_PX = 1100  # width of the plot that room for text is reckoned with
 _TOP_PX = 112  # the legend
-_PASSES = frozenset(("forward", "backward", "recompute"))
-_WORDS = {name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"}
+_AS_HIGH = "each colour is as high as its share of the time"
 _HEADLINE = 125  # characters that fit above the rows, also on paper
-_ROUNDED = 0.02  # pixels: too thin to see
+_UNROUNDED = 1e-6  # plotly.js rounds edges to whole pixels only when bars have no gap; every bar has its own width here
 
 
 def gantt(reports: Sequence[Report], *, max_bars: int = MAX_BARS) -> go.Figure:
@@ -50,34 +45,43 @@ def gantt(reports: Sequence[Report], *, max_bars: int = MAX_BARS) -> go.Figure:
     return to_figure(spec(reports, max_bars=max_bars))
 
 
-def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) -> Spec:
-    """Build the Gantt as plain data; ``left`` is the least left margin in pixels."""
+def spec(
+    reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0, verdicts: bool = True, levels: bool = False
+) -> Spec:
+    """Build the Gantt as plain data.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    max_bars : int
+        As in `gantt`.
+    left : int, pixels
+        Least left margin.
+    verdicts : bool
+        Write the first line of each run's verdict above its rows; a page that opens with it need not repeat it.
+    levels : bool
+        Where bars are packed too closely to see, make traces of two levels: ``meta`` is ``overview`` (merged) or
+        ``detail`` (every bar, not visible until the page's script sees that the reader has zoomed in).
+
+    Returns
+    -------
+    Spec
+
+    Examples
+    --------
+    >>> spec([])["data"]
+    []
+    """
     drawing = chart(reports)
     drawn = thinned(drawing.drawn, max_bars)
     rows = placement(drawing.lanes)
-    start_ms, end_ms = drawn.start_ns / 1e6, drawn.end_ns / 1e6
-    horizon_ms = max([report.step_time_ns / 1e6 for report in reports] + [float(end_ms.max(initial=0.0))]) or 1.0
-    hover = _hover(drawing, drawn)
-    inside = _inside(drawing, drawn, horizon_ms)
-    outline = _outline(drawn, drawing.lanes, horizon_ms)
-    data = []
-    for code, name in enumerate(PAINTS):
-        bars = np.flatnonzero(drawn.paint == code)
-        if len(bars):
-            lane, marker = drawn.lane[bars], GANTT[name].marker
-            data.append(
-                _trace(name)
-                | {
-                    "base": start_ms[bars],
-                    "x": end_ms[bars] - start_ms[bars],
-                    "y": rows.middle[lane],
-                    "width": rows.thickness[lane],
-                    "hovertext": [hover[bar] for bar in bars],
-                    "text": [inside.get(bar, "") for bar in bars.tolist()],
-                    "marker": marker | {"line": marker["line"] | {"width": outline[bars]}},
-                }
-            )
-    notes = _notes(drawing, len(drawing.drawn), len(drawn))
+    horizon_ns = max([report.step_time_ns for report in reports] + [int(drawn.end_ns.max(initial=0))]) or 1
+    overview = packed_merged(drawn, horizon_ns) if levels and drawn is drawing.drawn else drawn
+    data = traces(drawing, overview, rows, horizon_ns)
+    if overview is not drawn:
+        data = [one | {"meta": "overview"} for one in data]
+        data += [one | {"meta": "detail", "visible": False} for one in traces(drawing, drawn, rows, horizon_ns)]
+    notes = _notes(drawing, len(drawing.drawn), len(drawn), zoom=overview is not drawn)
     bottom = 52 + 16 * len(notes)
     return {
         "data": data,
@@ -87,7 +91,7 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
             top=_TOP_PX,
             bottom=bottom,
             barmode="overlay",
-            bargap=0,
+            bargap=_UNROUNDED,
             bargroupgap=0,
             uniformtext={"minsize": 9, "mode": "hide"},
             legend={
@@ -99,7 +103,7 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
                 "groupclick": "toggleitem",
             },
             xaxis={
-                "range": [0, horizon_ms * 1.01],
+                "range": [0, horizon_ns * 1.01e-6],
                 "title": {
                     "text": "time since the start of the step (ms)" + "".join(f"<br>{words}" for words in notes),
                     "font": {"size": 12},
@@ -119,48 +123,33 @@ def spec(reports: Sequence[Report], *, max_bars: int = MAX_BARS, left: int = 0) 
                 "zeroline": False,
             },
             shapes=_frames(reports, rows),
-            annotations=[_header(reports[variant], y) for variant, y in zip(rows.variant, rows.header, strict=True)],
+            annotations=[
+                _header(reports[variant], y, verdicts=verdicts)
+                for variant, y in zip(rows.variant, rows.header, strict=True)
+            ],
         ),
     }
 
 
-def _notes(drawing: Chart, all_bars: int, drawn_bars: int) -> list[str]:
+def _notes(drawing: Chart, all_bars: int, drawn_bars: int, *, zoom: bool) -> list[str]:
     notes = []
+    if zoom:
+        notes.append(f"where bars are too short to see, {_AS_HIGH}; zoom in to see each")
     if drawn_bars < all_bars:
-        notes.append(
-            f"{all_bars:,} bars drawn as {drawn_bars:,}: those too short to see are merged, in the colour "
-            "of what runs at their middle"
-        )
+        notes.append(f"{all_bars:,} bars drawn as {drawn_bars:,}: where they are too short to see, {_AS_HIGH}")
     if drawing.hidden_streams:
-        notes.append(f"not shown, under 0.1 % of the step: {text(', '.join(drawing.hidden_streams))}")
+        notes.append(f"not shown where under 0.1 % of the step: {text(', '.join(drawing.hidden_streams))}")
     if drawing.hidden_ranks:
         notes.append(f"{drawing.hidden_ranks:,} more classes of ranks are not shown")
     return notes
 
 
-def _trace(name: str) -> dict[str, Any]:
-    paint = GANTT[name]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": paint.label,
-        "legendgroup": paint.group,
-        "legendgrouptitle": {"text": paint.group},
-        "hovertemplate": "%{hovertext}<extra></extra>",
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "textfont": {"size": 11, "color": paint.ink},
-        "constraintext": "inside",
-        "cliponaxis": True,
-    }
-
-
-def _header(report: Report, y: float) -> dict[str, Any]:
+def _header(report: Report, y: float, *, verdicts: bool) -> dict[str, Any]:
     gpus = f"{report.gpus:,} GPU{'s' if report.gpus != 1 else ''}"
     step = format_time(report.step_time_ns)
-    facts = [gpus] if report.verdict.startswith(step) else [gpus, f"step {step}"]
-    facts += [report.verdict] if report.verdict else []
+    verdict = next(iter(report.verdict.splitlines()), "") if verdicts else "" if report.fits else "OUT OF MEMORY"
+    facts = [gpus] if verdict.startswith(step) else [gpus, f"step {step}"]
+    facts += [verdict] if verdict else []
     name = shorten(report.name, 70)
     words = f"<b>{text(name)}</b>   {text(shorten(' · '.join(facts), _HEADLINE - len(name)))}"
     return {
@@ -179,73 +168,3 @@ def _frames(reports: Sequence[Report], rows: Placement) -> list[dict[str, Any]]:
         end = {"type": "line", "x0": end_ms, "x1": end_ms, "y0": top, "y1": bottom}
         shapes.append(end | {"line": {"color": "rgba(128,128,128,0.9)", "width": 2}})
     return shapes
-
-
-def _outline(drawn: Drawn, lanes: Sequence[Lane], horizon_ms: float) -> NDArray[np.float32]:
-    """Width of the line around each bar, which decides how plotly.js draws what is thinner than a pixel.
-
-    Without a line it widens such a bar to a whole pixel: good for a rare transfer, wrong where bars are packed,
-    since the last colour would cover all others. With any line it rounds both ends to pixels, so that packed bars
-    share the pixels in proportion to their time.
-    """
-    width_px = (drawn.end_ns - drawn.start_ns) * (_PLOT_PX / (1e6 * horizon_ms))
-    thin_bars = np.bincount(drawn.lane[width_px < 1], minlength=len(lanes))
-    packed = np.array([lane.stream == "compute" for lane in lanes], dtype=np.bool_) | (thin_bars > _PLOT_PX / 6)
-    return np.where(width_px > 4, 0.7, np.where(packed[drawn.lane], _ROUNDED, 0.0)).astype(np.float32)
-
-
-def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:
-    """Words inside the longest bars that have room: the microbatch of a pass, the name of a wait or transfer."""
-    width_px = (drawn.end_ns - drawn.start_ns) / 1e6 * _PLOT_PX / horizon_ms
-    longest = np.argsort(-width_px, kind="stable")
-    words: dict[int, str] = {}
-    for row in longest[: np.count_nonzero(width_px > 3)].tolist():
-        bar, name = drawing.bars[drawn.first[row]], PAINTS[drawn.paint[row]]
-        if name in _PASSES:
-            word = str(bar.microbatch) if bar.microbatch >= 0 else ""
-        else:
-            word = _WORDS.get(name, "") or (text(bar.name) if name.startswith("transfer") else "")
-        if word:
-            words[row] = word
-            if len(words) == _LABELLED:
-                break
-    return words
-
-
-def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
-    """One line a fact, for every drawn bar."""
-    shown = []
-    for low, pieces, several in zip(drawn.first.tolist(), drawn.count.tolist(), drawn.mixed.tolist(), strict=True):
-        bar = drawing.bars[low]
-        last = drawing.bars[low + pieces - 1]
-        lines = [f"<b>{text(_name(bar, last, pieces, several))}</b>"]
-        lines.append(f"{format_time(last.end_ns - bar.start_ns)}, from {bar.start_ns / 1e6:,.3f} ms")
-        if several:
-            lines.append("zoomed out too far to tell them apart")
-        else:
-            if bar.microbatch >= 0:
-                lines.append(f"microbatch {bar.microbatch}" + (f", {text(bar.phase)}" if bar.phase else ""))
-            if bar.bytes:
-                lines.append(payload(bar.bytes))
-            parts: Counter[str] = Counter()
-            for member in drawing.bars[low : low + pieces]:
-                parts.update(dict(member.accounting))
-            if len(parts) > 1 or bar.kind == "compute":
-                lines.append(", ".join(f"{_class(key)} {format_time(ns)}" for key, ns in parts.most_common()))
-            if bar.reason:
-                lines.append(text(bar.reason))
-        lines.append(f"rank {bar.rank} · {text(bar.stream)}")
-        shown.append("<br>".join(lines))
-    return shown
-
-
-def _name(bar: Any, last: Any, pieces: int, several: bool) -> str:
-    if several:
-        return f"{pieces} short spans"
-    if bar.name != last.name:
-        return f"{bar.name} … {last.name}"
-    return CLASSES[bar.name].label if bar.name in CLASSES else bar.name
-
-
-def _class(key: str) -> str:
-    return CLASSES[key].label if key in CLASSES else text(key)

@@ -48,7 +48,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawn:
-    """Bars to draw, sorted by lane and start.
+    """Bars to draw, sorted by lane and start, and from the bottom of the row to its top.
 
     Parameters
     ----------
@@ -57,8 +57,10 @@ class Drawn:
     start_ns, end_ns : (n,) int64, nanoseconds since the start of the step
     first, count : (n,) int64
         Which metrics' bars it stands for: ``bars[first : first + count]``.
-    mixed : (n,) bool
-        Bars of several kinds, drawn in the colour of what runs at their middle.
+    low, high : (n,) float64
+        Part of the row's height it takes, from the bottom: 0 to 1 unless several bars were merged.
+    stretch : (n,) int64
+        Number of the merged stretch it belongs to, -1 for a bar of its own.
     """
 
     lane: NDArray[np.int64]
@@ -67,7 +69,9 @@ class Drawn:
     end_ns: NDArray[np.int64]
     first: NDArray[np.int64]
     count: NDArray[np.int64]
-    mixed: NDArray[np.bool_]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    stretch: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -242,57 +246,7 @@ def _joined(table: NDArray[np.int64]) -> Drawn:
         end_ns=end[tails],
         first=bar[heads],
         count=bar[tails] - bar[heads] + 1,
-        mixed=np.zeros(len(heads), dtype=np.bool_),
-    )
-
-
-def thinned(drawn: Drawn, most: int, *, pixels: int = 1200) -> Drawn:
-    """Merge bars too short to see until at most ``most`` remain, in the colour of what runs at their middle.
-
-    That is a fair sample: over many merged bars every kind gets its share, where the dominant colour of each would
-    hide whatever takes a third of the time everywhere.
-
-    Parameters
-    ----------
-    drawn : Drawn
-    most : int
-        Bars allowed; at least one per lane is always kept.
-    pixels : int
-        Width of the plot: bars shorter than one pixel are merged first, then shorter than two, four, ...
-
-    Returns
-    -------
-    Drawn
-        The same object when it was small enough.
-    """
-    bin_ns = max(1, int(drawn.end_ns.max(initial=1)) // pixels)
-    source = drawn
-    while len(drawn) > most and bin_ns < 2 * int(source.end_ns.max()):
-        drawn = _merged(source, bin_ns)
-        bin_ns *= 2
-    return drawn
-
-
-def _merged(drawn: Drawn, bin_ns: int) -> Drawn:
-    """Join neighbours of one lane that start in the same bin and are each shorter than a bin."""
-    length = drawn.end_ns - drawn.start_ns
-    place, short = drawn.start_ns // bin_ns, length < bin_ns
-    same = np.zeros(len(drawn), dtype=np.bool_)
-    same[1:] = (drawn.lane[1:] == drawn.lane[:-1]) & (place[1:] == place[:-1]) & short[1:] & short[:-1]
-    heads = np.flatnonzero(~same)
-    tails = np.append(heads[1:], len(drawn)) - 1
-    group = np.cumsum(~same) - 1
-    lane, start, end = drawn.lane[heads], drawn.start_ns[heads], drawn.end_ns[tails]
-    span = int(drawn.end_ns.max()) + 1
-    middle = np.searchsorted(drawn.lane * span + drawn.start_ns, lane * span + (start + end) // 2, side="right") - 1
-    several = np.zeros(len(heads), dtype=np.bool_)
-    np.logical_or.at(several, group, drawn.paint != drawn.paint[heads][group])
-    return Drawn(
-        lane=lane,
-        paint=drawn.paint[middle],
-        start_ns=start,
-        end_ns=end,
-        first=drawn.first[heads],
-        count=drawn.first[tails] + drawn.count[tails] - drawn.first[heads],
-        mixed=several,
+        low=np.zeros(len(heads)),
+        high=np.ones(len(heads)),
+        stretch=np.full(len(heads), -1, dtype=np.int64),
     )

@@ -1,66 +1,41 @@
-"""Memory over the step, and what the peak is made of."""
+"""Memory over the step: one panel a variant with one curve a class of ranks, and the capacity."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from simgpu.metrics.report import RankReport, Report
 from simgpu.units import format_bytes
-from simgpu.view.figure import GRID, LABEL_CHARACTERS, Spec, layout, left_margin, shorten, template, text, to_figure
+from simgpu.view.figure import GRID, Spec, layout, shorten, template, text
 from simgpu.view.lanes import class_titles
-from simgpu.view.palette import OVER, RANK_COLOURS, Paint, memory_colours, memory_order
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from simgpu.view.palette import OVER, RANK_COLOURS
 
 _GIB = 2.0**30
 _PANEL_PX, _GAP_PX = 120, 40
 _NAMED = 6  # curves of one panel that are named above it
 
 
-def memory(reports: Sequence[Report]) -> go.Figure:
-    """Draw memory over the step, one panel a variant with one curve a class of ranks, and the capacity.
-
-    Parameters
-    ----------
-    reports : sequence of Report
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Examples
-    --------
-    >>> len(memory([]).data)
-    0
-    """
-    return to_figure(spec(reports))
-
-
-def composition(reports: Sequence[Report]) -> go.Figure:
-    """Draw what the highest peak of each run is made of, by category, against the capacity.
-
-    Parameters
-    ----------
-    reports : sequence of Report
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Examples
-    --------
-    >>> len(composition([]).data)
-    0
-    """
-    return to_figure(composition_spec(reports))
-
-
 def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
-    """Build the memory curves as plain data; ``left`` is the least left margin in pixels."""
+    """Build the memory curves as plain data.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    left : int, pixels
+        Least left margin.
+
+    Returns
+    -------
+    Spec
+
+    Examples
+    --------
+    >>> spec([])["data"]
+    []
+    """
     most = max([max(report.capacity_bytes, report.peak_memory_bytes) for report in reports], default=1) / _GIB
     longest_ms = max([report.step_time_ns for report in reports], default=1) / 1e6
     height = len(reports) * (_PANEL_PX + _GAP_PX) or 1
@@ -87,7 +62,7 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
         capacity = report.capacity_bytes / _GIB
         line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": f"y{suffix}", "y0": capacity, "y1": capacity}
         shapes.append(line | {"line": {"color": OVER, "width": 1.5, "dash": "dash"}})
-        notes.append(_note(1, capacity, f"capacity {format_bytes(report.capacity_bytes)}", suffix))
+        notes.append(_capacity(capacity, f"capacity {format_bytes(report.capacity_bytes)}", suffix))
         state = "" if report.fits else f" <span style='color:{OVER}'>OUT OF MEMORY</span>"
         words = f"<b>{text(shorten(report.name, 60))}</b>   peak {format_bytes(report.peak_memory_bytes)}{state}"
         if 1 < len(titles) <= _NAMED:
@@ -156,80 +131,12 @@ def _peak(report: Report, suffix: str) -> dict[str, Any]:
     }
 
 
-def composition_spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
-    """Build the composition of the peaks as plain data; ``left`` is the least left margin in pixels."""
-    names = [shorten(report.name, LABEL_CHARACTERS) for report in reports]
-    held_anywhere = (item for report in reports for item in report.memory_by_category_bytes.items() if item[1])
-    categories = tuple(sorted({category for category, _ in held_anywhere}, key=memory_order))
-    most = max([report.peak_memory_bytes for report in reports], default=0)
-    data = []
-    for category, colour in memory_colours(categories).items():
-        held = [report.memory_by_category_bytes.get(category, 0) for report in reports]
-        label = text(category.replace("_", " "))
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": label,
-                "x": [value / _GIB for value in held],
-                "y": list(range(len(reports))),
-                "width": 0.7,
-                "text": [f"{value / _GIB:.1f}" if value > 0.04 * most else "" for value in held],
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "textfont": {"color": Paint(label="", colour=colour).ink},
-                "hovertext": [
-                    f"<b>{label}</b><br>{format_bytes(value)} at the peak<br>{text(report.name)}"
-                    for value, report in zip(held, reports, strict=True)
-                ],
-                "hovertemplate": "%{hovertext}<extra></extra>",
-                "marker": {"color": colour, "line": {"color": "#FFFFFF", "width": 1}},
-            }
-        )
-    lines = [
-        {"type": "line", "x0": report.capacity_bytes / _GIB, "x1": report.capacity_bytes / _GIB,
-         "y0": i - 0.48, "y1": i + 0.48, "line": {"color": OVER, "width": 2.5}}
-        for i, report in enumerate(reports)
-    ]  # fmt: skip
-    notes = [
-        _note(reports[0].capacity_bytes / _GIB, -0.5, "capacity", "", xref="x") | {"yanchor": "bottom"}
-    ] if reports else []  # fmt: skip
-    return {
-        "data": data,
-        "layout": layout(
-            height=64 + 52 + 40 * max(1, len(reports)),
-            left=max(left, left_margin(names)),
-            top=64,
-            bottom=52,
-            barmode="stack",
-            legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top", "traceorder": "normal"},
-            xaxis={
-                "title": {"text": "GiB on the fullest rank, at its peak", "font": {"size": 12}, "standoff": 8},
-                "gridcolor": GRID,
-                "rangemode": "tozero",
-                "zeroline": False,
-            },
-            yaxis={
-                "range": [len(reports) - 0.5, -0.5],
-                "tickvals": list(range(len(reports))),
-                "ticktext": [text(name) + "  " for name in names],
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-            },
-            shapes=lines,
-            annotations=notes,
-        ),
-    }
-
-
 def _shade(index: int, count: int) -> str:
     return RANK_COLOURS[index * (len(RANK_COLOURS) - 1) // max(1, count - 1)]
 
 
-def _note(x: float, y: float, words: str, suffix: str, *, xref: str = "paper") -> dict[str, Any]:
+def _capacity(y: float, words: str, suffix: str) -> dict[str, Any]:
     return {
-        "x": x, "xref": xref, "xanchor": "right" if xref == "paper" else "center", "y": y, "yref": f"y{suffix}",
-        "yanchor": "bottom", "showarrow": False, "text": words, "font": {"size": 11, "color": OVER},
+        "x": 1, "xref": "paper", "xanchor": "right", "y": y, "yref": f"y{suffix}", "yanchor": "bottom",
+        "showarrow": False, "text": words, "font": {"size": 11, "color": OVER},
     }  # fmt: skip

@@ -1,4 +1,18 @@
 "use strict";
+// Bars too short to see are merged; each is drawn once the reader has zoomed in far enough to tell them apart.
+function showLevels(target) {
+  const width = () => Math.abs(target.layout.xaxis.range[1] - target.layout.xaxis.range[0]);
+  const full = width();
+  let shown = "overview";
+  target.on("plotly_relayout", () => {
+    const wanted = width() < full / 5 ? "detail" : "overview";
+    if (wanted === shown) return;
+    const hidden = new Set(target.data.filter((trace) => trace.visible === "legendonly").map((trace) => trace.name));
+    shown = wanted;
+    const visible = (trace) => trace.meta === shown && (hidden.has(trace.name) ? "legendonly" : true);
+    Plotly.restyle(target, { visible: target.data.map(visible) });
+  });
+}
 for (const box of document.querySelectorAll("script[type='application/json'][data-figure]")) {
   const figure = JSON.parse(box.textContent);
   const target = document.getElementById(box.dataset.figure);
@@ -9,6 +23,7 @@ for (const box of document.querySelectorAll("script[type='application/json'][dat
     modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: box.dataset.figure },
   });
+  if (figure.data.some((trace) => trace.meta === "detail")) showLevels(target);
 }
 // Paper has its own width: draw again for it, and back afterwards.
 for (const when of ["beforeprint", "afterprint"]) {

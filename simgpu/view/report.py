@@ -11,8 +11,9 @@ from pathlib import Path
 
 from simgpu.metrics.report import Report
 from simgpu.units import format_count
-from simgpu.view import breakdown, gantt, memory, table
+from simgpu.view import gantt, table
 from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten, to_json
+from simgpu.view.figures import FIGURES
 
 # The page may run its own script and style and nothing else: no request to any host, even if a name slipped through.
 _POLICY = (
@@ -34,6 +35,11 @@ _TRANSFERS = (
     "Operations by size, longest in sum first, counted on one rank. Bus bandwidth is nccl-tests' measure: what the "
     "links carry, whatever the operation and the number of ranks."
 )
+
+_SOURCES = {
+    "measured": "from a measured fit of this system",
+    "constructed": "from link rates and NCCL's latency constants",
+}
 
 
 def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str = "") -> str:
@@ -59,13 +65,11 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     """
     from plotly.offline import get_plotlyjs  # 50 ms: only who asks for a page pays
 
-    timeline = gantt.spec(reports, left=left_margin([shorten(report.name, LABEL_CHARACTERS) for report in reports]))
+    names = [shorten(report.name, LABEL_CHARACTERS) for report in reports]
+    timeline = gantt.spec(reports, left=left_margin(names), verdicts=len(reports) > 1, levels=True)
     left = int(timeline["layout"]["margin"]["l"])
     figures: dict[str, Spec] = {
-        "timeline": timeline,
-        "breakdown": breakdown.spec(reports, left=left),
-        "memory": memory.spec(reports, left=left),
-        "composition": memory.composition_spec(reports, left=left),
+        name: timeline if name == "timeline" else build(reports, left=left) for name, build in FIGURES.items()
     }
     sections = [
         ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
@@ -73,7 +77,7 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
         ("Where the step goes", _BREAKDOWN, _slot("breakdown")),
         ("Memory", _MEMORY, _slot("memory") + "<h3>What the peak is made of</h3>" + _slot("composition")),
         ("Communication", _TRANSFERS, table.transfers(reports)),
-        ("Assumptions and warnings", "", _remarks(reports)),
+        ("Assumptions", "", _assumptions(reports)),
     ]
     body = "\n".join(
         f"<section><h2>{name}</h2>\n{f'<p class=how>{how}</p>' if how else ''}\n{content}</section>"
@@ -100,6 +104,7 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
 <p class="title">{markup.escape(title)}</p>
 <h1{bad}>{markup.escape(headline)}</h1>
 {"".join(f"<p class=finding>{markup.escape(line)}</p>" for line in findings)}
+{_warnings(reports)}
 {f"<p class=how>{markup.escape(subtitle)}</p>" if subtitle else ""}
 </header>
 {body}
@@ -160,23 +165,38 @@ def _asset(name: str) -> str:
     return files("simgpu.view").joinpath(name).read_text(encoding="utf-8")
 
 
-def _remarks(reports: Sequence[Report]) -> str:
-    """List the warnings of each run, then what its figures rest on; what several runs share is said once."""
-    items = []
+def _warnings(reports: Sequence[Report]) -> str:
+    """List what to beware of; what several runs share is said once."""
+    found: dict[str, list[str]] = {}
     for report in reports:
-        items += [f"<b>{markup.escape(report.name)}</b>: {markup.escape(warning)}" for warning in report.warnings]
+        for warning in report.warnings:
+            found.setdefault(warning, []).append(report.name)
+    if not found:
+        return ""
+    items = (_item(reports, names, warning) for warning, names in found.items())
+    return f"<h2 class=warn>Warnings</h2>\n<ul class=warnings>{''.join(items)}</ul>"
+
+
+def _assumptions(reports: Sequence[Report]) -> str:
+    """List what the figures of each run rest on; what several runs share is said once."""
     rests: dict[str, list[str]] = {}
     for report in reports:
         devices = ", ".join(dict.fromkeys(rank.device for rank in report.ranks))
-        sources = ", ".join(sorted({one.source for one in report.transfers if one.source}))
+        kinds = {one.source for one in report.transfers}
+        sources = [words for name, words in _SOURCES.items() if name in kinds]
         words = [f"simulated GPUs are {devices}"] if devices else []
         if report.peak_flops_used:
             words.append(f"MFU counts against {format_count(report.peak_flops_used)}FLOP/s per GPU, dense")
         if sources:
-            words.append(f"transfer times are {sources}")
+            words.append(f"transfer times come {' or '.join(sources)}")
+        if "free" in kinds:
+            words.append("communication is set to cost nothing")
         rests.setdefault("; ".join(words), []).append(report.name)
-    for fact, names in rests.items():
-        if fact:
-            who = "All variants" if 1 < len(names) == len(reports) else ", ".join(names)
-            items.append(f"{markup.escape(who)}: {markup.escape(fact)}.")
-    return "<ul class=warnings>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
+    items = (_item(reports, names, f"{fact}.") for fact, names in rests.items() if fact)
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _item(reports: Sequence[Report], names: Sequence[str], fact: str) -> str:
+    who = "" if len(reports) == 1 else "All variants" if len(names) == len(reports) else ", ".join(names)
+    named = f"<b>{markup.escape(who)}</b>: {markup.escape(fact)}" if who else markup.escape(fact[:1].upper() + fact[1:])
+    return f"<li>{named}</li>"

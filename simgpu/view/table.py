@@ -12,6 +12,7 @@ from simgpu.view.figure import payload
 from simgpu.view.lanes import member_text
 
 _MOST_TRANSFERS = 40  # rows of one variant; the largest by time are kept
+_SOURCES = {"measured": "measured fit", "constructed": "link rates, NCCL's constants", "free": "free"}
 
 
 def summary(reports: Sequence[Report]) -> str:
@@ -78,14 +79,18 @@ def transfers(reports: Sequence[Report]) -> str:
     ''
     """
     heads = [
-        "operation", "axis", "ranks", "payload", "per step", "mean time", "time per step", "bus bandwidth",
-        "algorithm", "limited by", "source",
+        "operation", "axis", "ranks alike", "payload", "per step", "mean time", "time per step", "bus bandwidth",
+        "algorithm", "limited by", "time from",
     ]  # fmt: skip
     parts = []
     for number, report in enumerate(reports):
         ranked = sorted(_alike(report.transfers), key=lambda item: (-item[0].mean_ns * item[0].count, item[1]))
         name = f"{html.escape(report.name)}: {_kinds(len(ranked))}"
-        rows = [_transfer(one, ranks) for one, ranks in ranked[:_MOST_TRANSFERS]]
+        members = {rank.rank: rank.members for rank in report.ranks}
+        rows = [
+            _transfer(one, [member for rank in ranks for member in members.get(rank, (rank,))])
+            for one, ranks in ranked[:_MOST_TRANSFERS]
+        ]
         body = _table(heads, rows, left=(0, 1, 2, 8, 9, 10)) if rows else ""
         if len(ranked) > _MOST_TRANSFERS:
             body += f"<p class=how>{len(ranked) - _MOST_TRANSFERS} shorter ones left out.</p>"
@@ -113,17 +118,30 @@ def _transfer(one: TransferReport, ranks: list[int]) -> str:
         (
             _cell(html.escape(one.kind.replace("_", "-"))),
             _cell(html.escape(one.axis), "left"),
-            _cell(member_text(ranks).split(" ", 1)[1], "left"),
+            _cell(_ranks(ranks), "left"),
             _cell(payload(one.bytes)),
             _cell(f"{one.count:,} ×"),
             _cell(format_time(one.mean_ns)),
             _cell(format_time(one.mean_ns * one.count)),
             _cell(format_bandwidth(one.busbw_bytes_per_s) if one.busbw_bytes_per_s else "free"),
             _cell(html.escape(one.algorithm), "left"),
-            _cell(html.escape(one.bottleneck), "left"),
-            _cell(html.escape(one.source), "left source"),
+            _cell(_limit(one), "left"),
+            _cell(html.escape(_SOURCES.get(one.source, one.source)), "left source"),
         )
     )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Count all ranks that a row stands for, then name them."""
+    named = member_text(ranks, longest=2).split(" ", 1)[1].split(" (")[0]
+    return f"{len(ranks):,} <small>({named})</small>"
+
+
+def _limit(one: TransferReport) -> str:
+    """Name what most of the time is spent on: latency, or the link that is full."""
+    if one.latency_share > 0.5:
+        return f"latency <small>({one.latency_share:.0%} of the time)</small>"
+    return html.escape(one.bottleneck)
 
 
 def _table(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (0,)) -> str:

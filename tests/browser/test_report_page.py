@@ -140,3 +140,69 @@ def test_ten_thousand_bars_open(chromium, tmp_path):
     page.close()
     assert 5_000 < drawn <= 10_000
     assert errors == []
+
+
+def areas(page):
+    """Pixels that bars of each name cover in the timeline."""
+    return page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('#timeline .barlayer .trace')].map(trace => [
+            trace.__data__[0].trace.name,
+            [...trace.querySelectorAll('.point path')].reduce((sum, path) => {
+                const [x0, y0, y1, x1] = path.getAttribute('d').match(/-?[0-9.]+/g).map(Number);
+                return sum + Math.abs(x1 - x0) * Math.abs(y1 - y0);
+            }, 0)]))"""
+    )
+
+
+@pytest.mark.parametrize("microbatches", [80, 150, 3_000], ids=["every bar drawn", "packed", "more than allowed"])
+def test_waits_too_short_to_see_cover_their_share_of_the_pixels(chromium, tmp_path, microbatches):
+    run = pipeline("thin", stages=2, microbatches=microbatches, send_ns=1_700_000)
+    target = write_html([run], tmp_path / "thin.html", title="t", verdict="v")
+    page = chromium.new_page(viewport={"width": 1500, "height": 1000})
+    page.goto(target.as_uri())
+    page.wait_for_selector("#composition .main-svg")
+    found = areas(page)
+    widths = page.evaluate(
+        """() => [...document.querySelectorAll('#timeline .barlayer .trace')]
+            .filter(trace => trace.__data__[0].trace.name.startsWith('exposed pp'))
+            .flatMap(trace => [...trace.querySelectorAll('.point path')])
+            .map(path => path.getAttribute('d').match(/-?[0-9.]+/g).map(Number)).map(([x0, , , x1]) => x1 - x0)"""
+    )
+    page.close()
+    if microbatches == 80:  # rounded to whole pixels, equal waits would come and go in beats
+        assert 0.1 < min(widths) < 1
+        assert max(widths) - min(widths) < 0.05
+    work = run.breakdown_ns["compute.gemm"] + run.breakdown_ns["compute.memory_bound"]
+    share = run.breakdown_ns["exposed.pp"] / work
+    assert share > 0.02
+    assert found["exposed pp (pipeline)"] / (found["forward"] + found["backward"]) == pytest.approx(share, rel=0.03)
+
+
+def test_zooming_in_shows_every_bar_and_keeps_what_was_hidden(chromium, tmp_path):
+    run = pipeline("packed", stages=2, microbatches=150)
+    page = chromium.new_page(viewport={"width": 1500, "height": 1000})
+    page.goto(write_html([run], tmp_path / "packed.html", title="t", verdict="v").as_uri())
+    page.wait_for_selector("#composition .main-svg")
+
+    def shown():
+        return page.evaluate(
+            """[...document.getElementById('timeline').data].filter(t => t.visible !== false)
+                .map(t => [t.meta, t.name, t.visible ?? true])"""
+        )
+
+    assert {level for level, _, _ in shown()} == {"overview"}
+    page.locator("#timeline .legendtoggle").first.click()
+    until(page, "document.getElementById('timeline').data[0].visible === 'legendonly'")
+    page.evaluate("Plotly.relayout('timeline', {'xaxis.range': [100, 200]})")
+    until(page, "document.getElementById('timeline').data[0].visible === false")
+    found = shown()
+    assert {level for level, _, _ in found} == {"detail"}
+    assert [name for _, name, visible in found if visible == "legendonly"] == ["forward"]
+    hovers = page.evaluate(
+        "document.getElementById('timeline').data.filter(t => t.visible === true).flatMap(t => t.hovertext)"
+    )
+    assert not [words for words in hovers if "short span" in words]
+    page.evaluate("Plotly.relayout('timeline', {'xaxis.autorange': false, 'xaxis.range': [0, 4000]})")
+    until(page, "document.getElementById('timeline').data[0].visible === 'legendonly'")
+    assert {level for level, _, _ in shown()} == {"overview"}
+    page.close()

@@ -57,7 +57,9 @@ def issues(path, **options):
         ("sequence_length: 4096", "sequence_length: 4 KiB", "sequence", "unknown unit 'KiB'"),
         ("llama-2-7b", "llama2-7b", "model", "fix: did you mean llama-2-7b"),
         ("llama-2-7b", "my/config.json", "model", "there is no file"),
-        ("llama-2-7b", "{layers: 2, hidden: 64}", "model", "model.heads: is missing"),
+        ("llama-2-7b", "{layers: 2, hidden: 64}", "model", "model: heads, vocab and ffn are missing; fix: add"),
+        ("llama-2-7b", "{layers: 2, hidden: 64, heads: 2, vocab: 5}", "model", "model.ffn: is missing; fix: add it"),
+        ("llama-2-7b", "{layers: 2, hidden: 64, heads: 2, vocab: 5, mlp: tanh}", "model", "model.mlp = tanh"),
         ("llama-2-7b", "{layers: 2, hidden_size: 64, heads: 2, vocab: 5}", "model", "fix: use model.hidden"),
         ("llama-2-7b", "{layers: 2, hidden: 65, heads: 2, vocab: 5, ffn: 8}", "model", "not a multiple of heads"),
         ("llama-2-7b", "{stages: 4, forward_ns: 1 ms}", "model", "model.backward_ns: is missing"),
@@ -118,7 +120,8 @@ def test_what_is_not_simulated_is_refused_by_name(write, add, words):
 @pytest.mark.parametrize(
     "add",
     ["  cp: 1\n", "  tp_overlap: false\n", "software: flash\n", "software: {preset: flash}\n", "network: FREE\n",
-     "  schedule: GPipe\n", "fsdp: {cpu_offload: false}\n", "ddp:\n", "$schema: x\n"],
+     "  schedule: GPipe\n", "  data_parallel: fsdp\nfsdp: {cpu_offload: false}\n", "ddp:\n", "zero: {}\n",
+     "$schema: x\n"],
 )  # fmt: skip
 def test_the_simulated_value_of_such_a_field_is_fine(write, add):
     assert load_cases(write(add=add))
@@ -214,6 +217,88 @@ def test_a_users_model_file_is_named(write, tmp_path):
     assert "holds no JSON object" in str(issues(write(("llama-2-7b", "config.json")))[0])
 
 
+def test_a_users_model_file_is_named_with_the_line_of_the_field(write, tmp_path):
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "llama",\n "x": {"vocab_size": 1},\n "hidden_size": "x",\n "vocab_size": -1}'
+    )
+    texts = [str(issue) for issue in issues(write(("llama-2-7b", "config.json")))]
+    file = tmp_path / "config.json"
+    assert any(text.startswith(f"{file}:3: hidden_size = 'x' must be") for text in texts), texts
+    assert any(text.startswith(f"{file}:4: vocab_size = -1 must be") for text in texts), texts
+    assert any(text.startswith(f"{file}: num_hidden_layers is missing") for text in texts), texts
+
+
+def test_what_is_there_but_cannot_be_read_is_called_what_it_is(write, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nothing")
+    for name, words in (
+        ("folder", "is a folder"),
+        ("loop", "is a symbolic link that leads back to itself"),
+        ("dangling", "is a symbolic link to nothing"),
+    ):
+        (issue,) = issues(str(tmp_path / name))
+        assert issue.problem == words
+        assert f"model = {name}: {words}" in str(issues(write(("llama-2-7b", name)))[0])
+        assert f"cluster.topology = {name}: {words}" in str(issues(write(("dgx-a100", name)))[0])
+    assert "is a folder without a config.json" in str(issues(write(("llama-2-7b", "./")))[0])
+    (issue,) = issues("")
+    assert issue.problem == "the scenario's name is empty"
+
+
+@pytest.mark.parametrize(
+    ("topology", "precision", "refused"),
+    [
+        ("dgx-1v", "bf16", "V100-SXM2-32GB (Volta) has no bf16 arithmetic; allowed: fp16, fp32; fix: set training.pr"),
+        ("dgx-1v", None, "is bf16 when left out: V100-SXM2-32GB (Volta) has no bf16 arithmetic"),
+        ("dgx-1v", "tf32", "V100-SXM2-32GB (Volta) has no tf32 arithmetic; allowed: fp16, fp32"),
+        ("dgx-1v", "fp16", None),
+        ("dgx-1v", "fp32", None),
+        ("dgx-a100", "bf16", None),
+        ("dgx-a100", "tf32", None),
+    ],
+)
+def test_arithmetic_that_the_gpus_lack(write, topology, precision, refused):
+    path = write(("dgx-a100", topology), ("micro_batch_size: 1", f"micro_batch_size: 1\n  precision: {precision}"))
+    if precision is None:
+        path = write(("dgx-a100", topology))
+    if refused is None:
+        assert load_cases(path)
+    else:
+        (issue,) = issues(path)
+        assert issue.field == "training.precision"
+        assert refused in str(issue)
+        assert issue.fix == "set training.precision to fp16"
+
+
+def test_a_synthetic_model_has_no_arithmetic_to_refuse(write):
+    path = write(("llama-2-7b", "{stages: 8, forward_ns: 1, backward_ns: 1}"), ("dgx-a100", "dgx-1v"), ("tp: 2", "tp: 1"))
+    assert load_cases(path)
+
+
+@pytest.mark.parametrize(
+    ("override", "allowed"),
+    [
+        ("parallel.tp=3", "1, 2, 4, 8"),  # 32 heads, 8 key/value heads, 14336 columns, 8 GPUs
+        ("parallel.tp=32", "parallel.tp one of 1, 2, 4, 8"),
+        ("parallel.pp=3", "1, 2, 4, 8"),  # 32 layers, 8 GPUs
+        ("parallel.pp=32", "parallel.pp one of 1, 2, 4, 8"),
+    ],
+)
+def test_one_list_says_which_degrees_fit_everything(write, override, allowed):
+    (issue,) = issues(write(("llama-2-7b", "llama-3-8b"), ("  tp: 2", "  tp: 1")), overrides=[override])
+    assert issue.allowed == allowed
+
+
+@pytest.mark.parametrize("pp", [3, 6])
+def test_uneven_stages_are_offered_only_where_the_gpus_allow_them(write, pp):
+    (issue,) = issues(write(("gpus: 8", "gpus: 6"), ("tp: 2", f"pp: {pp}"), ("size: 64", "size: 96")))
+    assert issue.allowed == "1, 2"
+    assert "choose one of these, or write parallel.layers_per_stage: [" in issue.fix
+    (issue,) = issues(write(("tp: 2", f"pp: {pp}")))
+    assert issue.fix is None
+
+
 def test_a_scenario_that_is_not_there_lists_near_names(tmp_path):
     (issue,) = issues("four_vs_nine")
     assert "four_vs_eight" in str(issue.fix)
@@ -244,6 +329,14 @@ def test_a_scenario_that_is_not_there_lists_near_names(tmp_path):
         ),
         ("[{name: a, set: {variants: 4}}]", "variants: is no field that can be set"),
         ("[{name: a, set: {a..b: 4}}]", "a..b: is no field that can be set"),
+        (
+            "[{name: a, set: {cluster.gpus: 4, cluster: {topology: dgx-h100, gpus: 2}}}]",
+            "cluster.gpus = 4: is set beside cluster, which replaces the whole block",
+        ),
+        (
+            "[{name: a, set: {cluster: {topology: dgx-h100, gpus: 2}, cluster.gpus: 4}}]",
+            "cluster.gpus = 4: is set beside cluster, which replaces the whole block",
+        ),
         ("[{name: a, set: {model.layers: 4}}]", "model is llama-2-7b, which has no fields"),
         ("[{name: a, set: {parallel.tp: 3}}, {name: b}]", "parallel.tp = 3: in variant 'a': does not divide"),
     ],
@@ -256,7 +349,7 @@ def test_variants(write, variants, words):
 
 
 def test_what_all_variants_share_is_said_once(write):
-    path = write(("tp: 2", "tp: 3"), add="variants: [{name: a}, {name: b, set: {cluster.gpus: 4}}]\n")
+    path = write(("tp: 2", "tp: 3"), add="variants: [{name: a}, {name: b, set: {training.recompute: full}}]\n")
     texts = [str(issue) for issue in issues(path)]
     assert len([text for text in texts if "attention heads" in text]) == 1
     assert not any("in variant" in text for text in texts if "attention heads" in text)
@@ -272,6 +365,7 @@ def test_what_all_variants_share_is_said_once(write):
         ("model.layers=4", "--set: model.layers = 4: cannot be set: model is llama-2-7b"),
         ("parallel.tp=3", "--set: parallel.tp = 3: does not divide the 32 attention heads"),
         ("variants=[]", "--set: variants: is no field that can be set"),
+        ("model.layers={a: 1}", '--set: model.layers = {"a": 1}: cannot be set'),
     ],
 )
 def test_overrides(write, override, words):

@@ -1,6 +1,10 @@
 """What a correct scenario comes down to."""
 
 import dataclasses
+import json
+import os
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,9 +15,13 @@ from simgpu.config.batch import solve_batch
 from simgpu.config.draft import Draft
 from simgpu.config.findings import Findings
 from simgpu.config.recipe import framework_formats
+from simgpu.config.schema import scenario_schema
 from simgpu.config.training_block import TrainingBlock
+from simgpu.config.unbuilt import UNBUILT
 from simgpu.dtypes import DType
 from simgpu.errors import ScenarioError
+from simgpu.parallel.data_parallel import STRATEGIES
+from simgpu.parallel.schedules import SCHEDULES
 
 BASE = {
     "model": "llama-2-7b",
@@ -23,7 +31,10 @@ BASE = {
 
 
 def case(**blocks):
-    data = {**BASE, **{name: {**BASE.get(name, {}), **block} for name, block in blocks.items()}}
+    merged = {
+        name: {**BASE.get(name, {}), **block} if isinstance(block, dict) else block for name, block in blocks.items()
+    }
+    data = {**BASE, **merged}
     (only,) = load_cases(data)
     return only
 
@@ -137,9 +148,11 @@ def test_formats_can_be_chosen():
 
 
 def test_options_reach_the_strategy():
+    kinds = [{"name": kind, "set": {"parallel.data_parallel": kind}} for kind in ("ddp", "zero1", "fsdp")]
     strategy = load_cases(
         {
             **BASE,
+            "variants": kinds,
             "ddp": {"bucket_cap_mb": "50 MiB"},
             "zero": {"overlap_comm": True, "reduce_bucket_size": "2e8", "allgather_bucket_size": "40M"},
             "fsdp": {"reshard_after_forward": False},
@@ -178,13 +191,50 @@ def test_few_micro_batches_are_warned_about():
     assert not case(parallel={"pp": 4}).warnings
 
 
-def test_options_that_nothing_uses_are_warned_about():
-    zero = {"zero": {"overlap_comm": True}}
-    (only,) = load_cases({**BASE, **zero})
-    assert only.warnings == ("the block zero has no effect: no case uses data_parallel zero1 or zero2 or zero3",)
-    assert not load_cases({**BASE, **zero}, overrides=["parallel.data_parallel=zero1"])[0].warnings
-    variants = [{"name": "a"}, {"name": "b", "set": {"parallel.data_parallel": "zero2"}}]
-    assert not any(case.warnings for case in load_cases({**BASE, **zero, "variants": variants}))
+@pytest.mark.parametrize(
+    ("kind", "options", "field", "users"),
+    [
+        ("ddp", {"zero": {"overlap_comm": True}}, "zero.overlap_comm", "zero1, zero2 or zero3"),
+        ("ddp", {"fsdp": {"reshard_after_forward": True}}, "fsdp.reshard_after_forward", "fsdp"),
+        ("zero1", {"ddp": {"bucket_cap_mb": 25}}, "ddp.bucket_cap_mb", "ddp"),
+        ("zero3", {"zero": {"allgather_bucket_size": 10**8}}, "zero.allgather_bucket_size", "zero1 or zero2"),
+    ],
+)
+def test_an_option_that_no_case_uses_is_refused_by_name(kind, options, field, users):
+    data = {**BASE, **options, "parallel": {"data_parallel": kind}}
+    with pytest.raises(ScenarioError) as caught:
+        load_cases(data)
+    (issue,) = caught.value.issues
+    assert (issue.field, issue.problem) == (field, f"has no effect: no case uses data_parallel {users}")
+    name = users.split()[-1]
+    assert load_cases(data, overrides=[f"parallel.data_parallel={name}"])
+    # One case that uses it is enough.
+    assert load_cases({**data, "variants": [{"name": "a"}, {"name": "b", "set": {"parallel.data_parallel": name}}]})
+
+
+def test_an_option_that_only_a_variant_sets_is_judged_as_well():
+    variants = [{"name": "a"}, {"name": "b", "set": {"zero": {"reduce_bucket_size": 5}}}]
+    with pytest.raises(ScenarioError, match=r"zero.reduce_bucket_size = 5: has no effect"):
+        load_cases({**BASE, "variants": variants})
+
+
+def test_zero3_honours_the_reduction_bucket():
+    only = case(parallel={"data_parallel": "zero3"}, zero={"reduce_bucket_size": 10**8})
+    assert only.strategy.zero.reduce_bucket_size == 10**8
+
+
+@pytest.mark.parametrize(("kind", "warned"), [("zero1", False), ("zero2", True), ("zero3", True), ("fsdp", False)])
+def test_what_deepspeed_refuses_is_simulated_with_a_warning(kind, warned):
+    warnings = case(parallel={"data_parallel": kind, "pp": 2}).warnings
+    assert [w for w in warnings if "DeepSpeed refuses" in w] == list(warnings)
+    assert bool(warnings) == warned
+    assert not case(parallel={"data_parallel": kind}).warnings
+
+
+def test_a_price_without_tokens_is_warned_about():
+    (warning,) = case(price_per_gpu_hour=2).warnings
+    assert "price_per_gpu_hour has no effect without training.train_tokens" in warning
+    assert not case(price_per_gpu_hour=2, training={"train_tokens": "1T"}).warnings
 
 
 def test_models_by_dimensions_and_by_file(tmp_path):
@@ -204,6 +254,41 @@ def test_models_by_dimensions_and_by_file(tmp_path):
         )
         model = load_cases(scenario)[0].model
         assert (model.name, model.parameters) == ("mine", 6_738_415_616)
+
+
+def test_a_quantised_model_file_is_taken_with_a_warning(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 1,
+              "num_attention_heads": 1, "vocab_size": 8}  # fmt: skip
+    for quantised in (None, {"quant_method": "fp8"}):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "quantization_config": quantised}))
+        (only,) = load_cases({**BASE, "model": str(tmp_path)})
+        assert [w for w in only.warnings if "quantization_config" in w] == list(only.warnings)
+        assert bool(only.warnings) == (quantised is not None)
+
+
+def test_a_scenario_is_read_from_a_pipe(tmp_path, write):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(write().read_text()))
+    writer.start()
+    assert load_cases(pipe)[0].strategy.tp == 2
+    writer.join()
+
+
+def test_the_files_that_were_read_are_known(tmp_path, write):
+    topology = Path(__file__).parents[2] / "topologies" / "dgx-a100.yaml"
+    (tmp_path / "mine.yaml").write_text(topology.read_text())
+    path = write(("dgx-a100", "mine.yaml"))
+    assert load_scenario(path).files == (path, tmp_path / "mine.yaml")
+
+
+def test_names_of_strategies_and_schedules_come_from_where_they_are_built():
+    (kinds,) = (u.allowed for u in UNBUILT if u.path == "parallel.data_parallel")
+    (schedules,) = (u.allowed for u in UNBUILT if u.path == "parallel.schedule")
+    assert (kinds, schedules) == (tuple(STRATEGIES), tuple(SCHEDULES))
+    properties = scenario_schema()["$defs"]["ParallelBlock"]["properties"]
+    assert set(properties["data_parallel"]["enum"]) > set(STRATEGIES)
+    assert set(properties["schedule"]["enum"]) > set(SCHEDULES)
 
 
 def test_overrides_come_before_variants(write):

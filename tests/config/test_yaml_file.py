@@ -1,7 +1,8 @@
 import pytest
 
 from simgpu.errors import ScenarioError
-from simgpu.io.yaml_file import LARGEST_FILE_BYTES, parse_yaml, parse_yaml_value, read_yaml
+from simgpu.io.text_file import LARGEST_FILE_BYTES
+from simgpu.io.yaml_file import parse_yaml, parse_yaml_value, read_yaml
 
 
 def refusal(text: str) -> str:

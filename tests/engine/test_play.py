@@ -116,3 +116,33 @@ def test_the_reported_step_is_the_steady_state():
     assert timeline.step_ends_ns[0] == 140
     begin, end = timeline.window_ns
     assert end - begin == 100, "the gather hides behind the previous step"
+
+
+def test_collectives_of_one_communicator_keep_their_order():
+    """The second starts when the first has ended, on every member, however early its own input was there."""
+    one = role(
+        {
+            "compute": [work(10), Record(1), work(5), Record(2), Wait(4)],
+            "dp": [Wait(1), all_reduce(10), Record(3), Wait(2), all_reduce(20), Record(4)],
+        }
+    )
+    late = role(
+        {
+            "compute": [work(30), Record(1), Record(2), Wait(4)],
+            "dp": [Wait(1), all_reduce(10), Record(3), Wait(2), all_reduce(20), Record(4)],
+        }
+    )
+    transfers = {(0, reduce_key(10)): cost(1, 6), (0, reduce_key(20)): cost(2, 9)}
+    timeline = play(program([one, late], [0, 1], [("dp", (0, 1))], transfers))
+    both = [(10, 30, 37), (37, 37, 48)]
+    assert spans(timeline, 0, "dp") == [(0, 0, 10), *both], "it waits for its own input, then for the late member"
+    assert spans(timeline, 1, "dp") == [(0, 0, 30), (30, 30, 37), (37, 37, 48)]
+    assert timeline.step_ends_ns[0] == 48
+
+
+def test_collectives_in_another_order_on_one_member_are_refused():
+    """Equal sizes would hang or corrupt on hardware; here the kinds or sizes disagree and it is said."""
+    orders = [(10, 20), (20, 10)]
+    roles = [role({"dp": [all_reduce(size) for size in order]}) for order in orders]
+    with pytest.raises(ProgramError, match="20 bytes where rank 0 calls all_reduce of 10 bytes"):
+        play(program(roles, [0, 1], [("dp", (0, 1))], {}))

@@ -145,7 +145,7 @@ def test_fabric_may_replace_the_ports():
 
 
 def test_one_node_needs_no_fabric():
-    assert {link.kind for link in bundled("dgx-a100").links} == {"nvlink", "pcie", "memory", "socket"}
+    assert {link.kind for link in bundled("dgx-a100").links} == {"nvlink", "pcie", "host_memory", "socket"}
     with pytest.raises(TopologyError, match="reaches no NIC"):
         bundled("dgx-a100").nearest_nic(0)
 

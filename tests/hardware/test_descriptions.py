@@ -57,6 +57,15 @@ def edit(path, value, name="dgx-a100"):
         (("links", 0, "latency_us"), "soon", "links[0].latency_us", "does not start with a number"),
         (("links", 0, "lanes"), 8, "links[0].lanes", "does not fit"),
         (("links", 1, "lanes"), 32, "links[1].lanes", "does not fit"),
+        (("devices", "gpu", "count"), 10**9, "devices.gpu.count", "too large to be meant; allowed: 1 to 1,024"),
+        (("links", 0, "count"), 10**6, "links[0].count", "1 to 1,024"),
+        (("links", 0, "count"), 1025, "links[0].count", "1 to 1,024"),
+        (("links", 0, "bandwidth_gb_per_s"), 3e11, "links[0].bandwidth_gb_per_s", "0.001 to 100,000 GB/s (GB/s, not"),
+        (("links", 0, "bandwidth_gb_per_s"), "1 B/s", "links[0].bandwidth_gb_per_s", "too small to be meant"),
+        (("links", 0, "latency_us"), "11 s", "links[0].latency_us", "0 to 10 s"),
+        (("links", 0, "latency_us"), 1e30, "links[0].latency_us", "0 to 10 s"),
+        (("fabric", "oversubscription"), 1e9, "fabric.oversubscription", "too large to be meant"),
+        (("fabric", "nodes_per_leaf"), 10**9, "fabric.nodes_per_leaf", "1 to 65,536"),
         (("fabric",), "rail", "fabric", "is not a mapping"),
         (("fabric", "kind"), "torus", "fabric.kind", "is not known"),
         (("fabric", "spines"), 2, "fabric.spines", "is no field here"),
@@ -131,3 +140,23 @@ def test_counts(nodes, gpus, field, words):
 def test_problems_of_the_scenarios_own_fabric():
     found = issues(description("dgx-a100"), nodes=2, fabric={"kind": "ring", "leaves": 3})
     assert [issue.field for issue in found] == ["fabric.leaves", "fabric.kind"]
+
+
+def test_a_bundle_faster_than_anything_built_is_refused():
+    machine = description("dgx-h100")
+    machine["links"][0] |= {"type": "B200 NVSwitch per GPU", "count": 200}
+    (issue,) = issues(machine)
+    assert (issue.field, issue.allowed) == ("links[0].count", "1 to 111")
+
+
+def test_the_bounds_themselves_are_allowed():
+    machine = description("dgx-a100")
+    machine["links"][0] |= {"bandwidth_gb_per_s": 100_000, "latency_us": "10 s"}
+    machine["links"][1] |= {"bandwidth_gb_per_s": "1 MB/s", "latency_us": 0}
+    machine["fabric"] |= {"oversubscription": 1000, "nodes_per_leaf": 65_536}
+    build_cluster(machine, nodes=1, gpus=None)
+
+
+def test_more_nodes_than_fit_in_memory_are_refused():
+    (issue,) = issues(description("dgx-a100"), nodes=10**9)
+    assert (issue.field, issue.allowed) == ("cluster.nodes", "1 to 26,886")

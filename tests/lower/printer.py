@@ -6,7 +6,8 @@ One stream is a list of tokens:
 * ``flatten gradients@1 = 328192``: any other run of kernels, its micro-batch where it has one, the bytes it moves;
 * ``gather block 0@1 = all_gather 82176``: a collective, its kind and its bytes;
 * ``send F0 = 4096 to 1``, ``recv B0 = 4096 from 1``: a message, its tag, bytes and peer;
-* ``<gather block 0@1>``: wait until another stream has done that (what its Record follows);
+* ``<gather block 0@1>``: wait until another stream has done that (what its Record follows; ``after <...>`` when that
+  is itself a wait, ``begin`` when it is the start of the step);
 * ``+4096 activations``, ``-4096 activations``: memory, when asked for.
 
 Names that come again on a stream get a number: ``B1 block 1 #2`` is the second piece of that backward.
@@ -21,17 +22,25 @@ LETTERS = {"forward": "F", "backward": "B", "recompute": "R"}
 
 def streams(role, *, memory=False):
     """Return {stream: [token, ...]} of a role."""
-    done = {}  # event -> name of what its Record follows
     named = {name: list(_named(instructions)) for name, instructions in role.streams.items()}
-    for instructions in named.values():
-        last = "begin"
-        for item, name in instructions:
-            last = name or last
+    recorded = {}  # event -> where its Record is
+    for stream, instructions in named.items():
+        for index, (item, _) in enumerate(instructions):
             if isinstance(item, Record):
-                assert item.event not in done, "an event is recorded once"
-                done[item.event] = last
+                assert item.event not in recorded, "an event is recorded once"
+                recorded[item.event] = stream, index
+
+    def event(number):
+        stream, index = recorded[number]
+        for item, name in reversed(named[stream][:index]):
+            if isinstance(item, Wait):
+                return f"after <{event(item.event)}>"
+            if name:
+                return name
+        return "begin"
+
     return {
-        stream: [token for item, name in instructions if (token := _token(stream, item, name, done, memory))]
+        stream: [token for item, name in instructions if (token := _token(stream, item, name, event, memory))]
         for stream, instructions in named.items()
     }
 
@@ -69,7 +78,7 @@ def _named(instructions):
         yield item, name if seen[name] == 1 else f"{name} #{seen[name]}"
 
 
-def _token(stream, item, name, done, memory):
+def _token(stream, item, name, event, memory):
     if isinstance(item, Compute):
         return name if item.unit else f"{name} = {sum(kernel.bytes for kernel in item.kernels)}"
     if isinstance(item, Collective):
@@ -79,7 +88,7 @@ def _token(stream, item, name, done, memory):
         assert stream.startswith(f"{item.communicator} "), "one stream per direction"
         return f"{name} = {item.bytes} {'to' if isinstance(item, Send) else 'from'} {item.peer}"
     if isinstance(item, Wait):
-        return f"<{done[item.event]}>"
+        return f"<{event(item.event)}>"
     if memory and isinstance(item, Alloc | Free):
         return f"{'+' if isinstance(item, Alloc) else '-'}{item.bytes} {item.category}"
     return ""

@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simgpu.view import breakdown, memory
+from simgpu.view import breakdown, composition, memory
+from simgpu.view.figures import FIGURES, draw
 
 from .reports import GIB, MS, ddp, four_variants, pipeline
 
@@ -53,10 +54,10 @@ def test_capacity_is_drawn_in_every_panel():
 
 def test_peak_composition_adds_up_to_the_peak():
     runs = four_variants()
-    totals = np.sum([trace["x"] for trace in memory.composition_spec(runs)["data"]], axis=0)
+    totals = np.sum([trace["x"] for trace in composition.spec(runs)["data"]], axis=0)
     assert totals == pytest.approx([run.peak_memory_bytes / GIB for run in runs])
 
 
-@pytest.mark.parametrize("draw", [breakdown.breakdown, memory.memory, memory.composition])
-def test_figures_for_notebooks(draw):
-    assert len(draw(four_variants()).data) > 0
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_for_notebooks(name):
+    assert len(draw(four_variants(), name).data) > 0

@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from simgpu.metrics.activity import Bar
-from simgpu.view.lanes import PAINTS, Drawn, chart, member_text, thinned
+from simgpu.view.lanes import PAINTS, Drawn, chart, member_text
 
 from .reports import MS, ddp, pipeline, rank_report, report
 
@@ -95,62 +92,6 @@ def test_member_text(members, expected):
     assert member_text(members) == expected
 
 
-@st.composite
-def rows(draw):
-    lanes = draw(st.integers(1, 3))
-    columns = []
-    for lane in range(lanes):
-        at = 0
-        for _ in range(draw(st.integers(0, 60))):
-            start = at + draw(st.integers(0, 50))
-            at = start + draw(st.integers(1, 400))
-            columns.append((lane, draw(st.integers(0, 3)), start, at))
-    table = np.array(columns, dtype=np.int64).reshape(-1, 4)
-    index = np.arange(len(table))
-    return Drawn(lane=table[:, 0], paint=table[:, 1], start_ns=table[:, 2], end_ns=table[:, 3], first=index,
-                 count=np.ones_like(index), mixed=np.zeros(len(index), dtype=np.bool_))  # fmt: skip
-
-
-@given(rows(), st.integers(3, 40))
-def test_thinning_keeps_order_extent_and_every_bar(drawn, most):
-    thin = thinned(drawn, most, pixels=64)
-    assert len(thin) <= max(most, 3)
-    assert thin.count.sum() == len(drawn)
-    assert thin.first.tolist() == [0, *np.cumsum(thin.count)[:-1].tolist()][: len(thin)]
-    for lane in range(3):
-        before, after = drawn.lane == lane, thin.lane == lane
-        assert before.any() == after.any()
-        if before.any():
-            assert thin.start_ns[after].min() == drawn.start_ns[before].min()
-            assert thin.end_ns[after].max() == drawn.end_ns[before].max()
-            assert (thin.start_ns[after][1:] >= thin.end_ns[after][:-1]).all()
-
-
-def test_a_merged_bar_has_the_colour_of_its_middle():
-    starts = np.array([0, 10, 40], dtype=np.int64)
-    ends = np.array([10, 40, 10_000], dtype=np.int64)
-    zero = np.zeros(3, dtype=np.int64)
-    drawn = Drawn(lane=zero, paint=np.array([2, 1, 0]), start_ns=starts, end_ns=ends, first=np.arange(3),
-                  count=np.ones(3, dtype=np.int64), mixed=np.zeros(3, dtype=np.bool_))  # fmt: skip
-    thin = thinned(drawn, 2, pixels=100)
-    assert thin.paint.tolist() == [1, 0]
-    assert thin.mixed.tolist() == [True, False]
-    assert (thin.start_ns.tolist(), thin.end_ns.tolist()) == ([0, 40], [40, 10_000])
-
-
-def test_merging_is_fair_to_what_takes_a_quarter_everywhere():
-    count = 8_000
-    lengths = np.random.default_rng(1).integers(1, 101, count) * np.where(np.arange(count) % 2, 1, 3)
-    ends = lengths.cumsum()
-    drawn = Drawn(lane=np.zeros(count, dtype=np.int64), paint=np.arange(count) % 2, start_ns=ends - lengths,
-                  end_ns=ends, first=np.arange(count), count=np.ones(count, dtype=np.int64),
-                  mixed=np.zeros(count, dtype=np.bool_))  # fmt: skip
-    thin = thinned(drawn, 700, pixels=601)
-    assert len(thin) <= 700
-    share = (thin.end_ns - thin.start_ns)[thin.paint == 1].sum() / ends[-1]
-    assert 0.2 < share < 0.3
-
-
 def test_streams_too_small_to_see_are_named_not_drawn():
     run = ddp()
     tiny = Bar(rank=0, stream="norm", start_ns=0, end_ns=1000, kind="transfer", name="all_reduce", axis="dp")
@@ -158,8 +99,3 @@ def test_streams_too_small_to_see_are_named_not_drawn():
     drawing = chart([replace(run, ranks=(rank,))])
     assert [lane.stream for lane in drawing.lanes] == ["compute", "dp"]
     assert drawing.hidden_streams == ("norm",)
-
-
-def test_few_bars_are_left_alone():
-    drawn = chart([pipeline()]).drawn
-    assert thinned(drawn, 10_000) is drawn

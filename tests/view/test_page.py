@@ -91,9 +91,57 @@ def test_out_of_memory_is_said_in_red(page):
     assert '<h1 class="bad">' in html([ddp(held_bytes=2**40)], title="t", verdict="OUT OF MEMORY")
 
 
-def test_warnings_and_assumptions_are_listed(page):
-    assert "does not fit: the timeline shows what would happen if it did" in page
+def test_warnings_stand_before_everything_else(page):
+    own = page.replace(get_plotlyjs(), "")
+    assert own.index("<h1") < own.index("does not fit: the timeline shows") < own.index("<table")
+    assert own.count("does not fit: the timeline shows what would happen if it did") == 1
+    assert "Warnings" not in html([ddp()], title="t", verdict="v").replace(get_plotlyjs(), "")
+
+
+def test_a_warning_of_several_runs_is_said_once():
+    runs = [replace(ddp(name), warnings=("nearly <full>",)) for name in ("one", "two", "three")]
+    assert "<li><b>All variants</b>: nearly &lt;full&gt;</li>" in html(runs, title="t", verdict="v")
+    runs[1] = ddp("two")
+    assert "<li><b>one, three</b>: nearly &lt;full&gt;</li>" in html(runs, title="t", verdict="v")
+    assert "<li>Nearly &lt;full&gt;</li>" in html(runs[:1], title="t", verdict="v")
+
+
+def test_assumptions_are_said_in_plain_words(page):
     assert "312 TFLOP/s per GPU" in page
+    assert "transfer times come from a measured fit of this system" in page
+    run = ddp()
+    moved = [replace(run.transfers[0], source=source) for source in ("measured", "constructed", "free")]
+    words = html([replace(run, transfers=tuple(moved))], title="t", verdict="v")
+    assert "fit of this system or from link rates and NCCL&#x27;s latency constants; communication is set to" in words
+
+
+def test_a_run_alone_says_its_verdict_once():
+    run = replace(ddp(), verdict="210 ms per step: all of it computes\nand more")
+    own = html([run], title="t", verdict=run.verdict).replace(get_plotlyjs(), "")
+    assert own.count("all of it computes") == 1
+    assert own.count("and more") == 1
+    two = html([run, ddp("other")], title="t", verdict="one of two").replace(get_plotlyjs(), "")
+    assert two.count("all of it computes") == 1
+    assert "and more" not in two
+    full = replace(ddp(held_bytes=2**40), verdict="OUT OF MEMORY on rank 0 at 1 ms")
+    assert html([full], title="t", verdict=full.verdict).replace(get_plotlyjs(), "").count("on rank 0 at 1 ms") == 1
+
+
+def test_rows_of_communication_say_how_many_ranks_they_stand_for():
+    run = ddp(gpus=64)
+    page = html([run], title="t", verdict="v")
+    assert '<td class="left">64 <small>(0–63)</small></td>' in page
+    spread = replace(run.ranks[0], members=tuple(range(0, 64, 8)))
+    page = html([replace(run, ranks=(spread,))], title="t", verdict="v")
+    assert '<td class="left">8 <small>(0, 8 … 56)</small></td>' in page
+
+
+def test_what_limits_a_transfer_is_latency_when_that_takes_most_of_it():
+    run = ddp()
+    assert ">node0/gpu0-&gt;nvswitch</td>" in html([run], title="t", verdict="v")
+    slow = replace(run.transfers[0], latency_share=0.62)
+    page = html([replace(run, transfers=(slow,))], title="t", verdict="v")
+    assert ">latency <small>(62% of the time)</small></td>" in page
 
 
 def test_same_reports_same_page(page):

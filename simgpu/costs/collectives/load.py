@@ -10,7 +10,7 @@ from simgpu.program import Load, TransferCost
 
 
 def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str]:
-    """Find the link that alone limits a transfer.
+    """Find the link that limits a transfer when nothing else is on its links.
 
     Parameters
     ----------
@@ -23,7 +23,8 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
     float, nanoseconds
         Largest load over capacity.
     str
-        Name of that link; of equals one of the network, then the first.
+        Name of that link; of equals one of the network, then the first. Under sharing another may be full first: eight
+        groups over one NIC each see the slower link behind it here, and are held by the NIC.
     """
     worst, name = (0.0, False), ""
     for link in sorted(loads):
@@ -47,8 +48,10 @@ def transfer(
         Bytes on each link.
     total_ns, stream_ns : float, nanoseconds
         Whole time alone, and the part of it that bandwidth explains.
-    algorithm, source, bottleneck : str
+    algorithm, source : str
         As in `TransferCost`.
+    bottleneck : str
+        The link that limits the transfer alone, as `slowest_link` finds it; not the one that is full under sharing.
 
     Returns
     -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Final
 
 from simgpu.costs.collectives.knee import measured_knee
@@ -14,6 +15,8 @@ from simgpu.program import TransferCost
 
 # Fewest GPUs from which NCCL prefers it to rings: seen on H200 (414, 436, 460, 473 GB/s for 5 to 8) and B200.
 _FEWEST: Final[Mapping[str, int]] = {"Hopper": 5, "Blackwell": 6, "Blackwell Ultra": 6}
+
+_TRIPS: Final = 3
 
 
 def uses_nvls(cluster: Cluster, members: tuple[int, ...], kind: str) -> bool:
@@ -44,7 +47,8 @@ def nvls(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
     -----
     Each GPU owns 1/n of the payload S. Reduction: it reads the sum of its part, for which every GPU sends S/n to each
     of the n owners and receives S/n. Multicast: it writes its part once and receives all n. Each GPU's NVLink thus
-    carries S (n+1)/n in each direction.
+    carries S (n+1)/n in each direction. Latency that a topology gives the links on top of their type's is paid three
+    times: by the request for the sum, by its answer, and by the write.
 
     Parameters
     ----------
@@ -73,9 +77,14 @@ def nvls(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
     stream_ns = max(knee.stream_ns(bytes * 2 * (n - 1) / n), link_ns)
     return transfer(
         loads,
-        total_ns=knee.latency_ns(bytes) + stream_ns,
+        total_ns=knee.latency_ns(bytes) + stream_ns + _TRIPS * _added_latency_ns(cluster, members),
         stream_ns=stream_ns,
         algorithm="nvls",
         source="measured",
         bottleneck=bottleneck,
     )
+
+
+def _added_latency_ns(cluster: Cluster, members: tuple[int, ...]) -> int:
+    """Most that a way between two members takes longer than its link types do."""
+    return max(cluster.route(a, b).added_latency_ns for a, b in permutations(members, 2))

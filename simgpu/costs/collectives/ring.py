@@ -24,6 +24,10 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
     input, all of a broadcast; shared equally by the channels. Time: measured rows of
     ``simgpu/data/collective_fits.csv`` on one NVSwitch, else constructed (`simgpu.costs.collectives.knee`).
 
+    Latency that a topology gives its links on top of their types' is paid at every step of the ring: a chunk crosses
+    n - 1 hops a round, so 1 us more on each hop makes an all-reduce of 8 slower by 14 us, whatever its size (the chunks
+    of a large one follow each other closely). Between nodes a link's latency is part of the network's.
+
     Parameters
     ----------
     cluster : Cluster
@@ -64,6 +68,7 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
             total_ns = stream_ns + constructed_latency_ns(
                 shape, n, rings.nodes, rings.inside, rings.network_latency_ns, blackwell, bytes
             )
+    total_ns += shape.rounds * rings.added_latency_ns
     return transfer(
         loads, total_ns=total_ns, stream_ns=stream_ns, algorithm="ring", source=source, bottleneck=bottleneck
     )

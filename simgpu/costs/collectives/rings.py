@@ -32,6 +32,11 @@ class Rings:
         Members of the node that has most.
     network_latency_ns : int
         Longest one-way latency of a hop between nodes.
+    added_latency_ns : int
+        What hops within nodes take longer than their link types do, summed along the way of the chunk that it delays
+        most in one round: NCCL's constants and the measured rows hold the types' own latency already. A chunk of an
+        unrooted collective on one node skips one hop of the ring, so this is the sum over all hops less the least;
+        over nodes it is the hops of the network that the price skips. The slowest channel counts.
     links : tuple of int
         Links used, ascending.
     crossings : tuple of tuple of int
@@ -44,6 +49,7 @@ class Rings:
     nodes: int
     most_per_node: int
     network_latency_ns: int
+    added_latency_ns: int
     links: tuple[int, ...]
     crossings: tuple[tuple[int, ...], ...]
 
@@ -120,6 +126,10 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
         nodes=len(by_node),
         most_per_node=max(len(ranks) for ranks in by_node.values()),
         network_latency_ns=max(channel.latency_ns for channel in channels),
+        added_latency_ns=max(
+            sum(channel.added_ns) - (min(channel.added_ns) if root is None and len(by_node) == 1 else 0)
+            for channel in channels
+        ),
         links=tuple(links),
         crossings=tuple(tuple(accumulate(channel.counts.get(link, 0) for channel in channels)) for link in links),
     )
@@ -132,13 +142,16 @@ class _Channel:
         self.counts: dict[int, int] = {}
         self.ways: list[str] = []
         self.latency_ns = 0
+        self.added_ns: list[int] = []  # of each hop within a node
 
     def cross(self, links: Iterable[int]) -> None:
         for link in links:
             self.counts[link] = self.counts.get(link, 0) + 1
 
     def inside(self, cluster: Cluster, a: int, b: int) -> None:
-        self.cross(cluster.route(a, b).links)
+        route = cluster.route(a, b)
+        self.cross(route.links)
+        self.added_ns.append(route.added_latency_ns)
         self.ways.append(_way(cluster, a, b))
 
 

@@ -1,0 +1,56 @@
+"""Options of kinds of data parallelism: those that no case uses are refused, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from simgpu.config.draft import Draft
+from simgpu.errors import Issue
+from simgpu.parallel.data_parallel import STRATEGIES
+from simgpu.parallel.strategy import Strategy
+
+_ZERO: Final = tuple(name for name in STRATEGIES if name.startswith("zero"))
+_BLOCKS: Final = {"ddp": ("ddp",), "zero": _ZERO, "fsdp": tuple(name for name in STRATEGIES if "fsdp" in name)}
+# Stage 3 updates only the shard it holds; the next forward gathers it.
+_FIELDS: Final = {("zero", "allgather_bucket_size"): tuple(name for name in _ZERO if name != "zero3")}
+
+
+def unused_options(drafts: Sequence[Draft], strategies: Sequence[Strategy]) -> list[Issue]:
+    """Return an issue for each option that is given and that no case uses.
+
+    A case may leave options unused that another case of the same scenario uses.
+
+    Parameters
+    ----------
+    drafts : sequence of Draft
+        One per case.
+    strategies : sequence of Strategy
+        Likewise.
+
+    Returns
+    -------
+    list of Issue
+
+    Examples
+    --------
+    >>> draft = Draft(data={"zero": {"overlap_comm": True}}, source="s.yaml")
+    >>> print(unused_options([draft], [Strategy(dp=2, data_parallel="ddp")])[0].problem)
+    has no effect: no case uses data_parallel zero1, zero2 or zero3
+    """
+    used = {strategy.data_parallel for strategy in strategies}
+    issues: dict[tuple[str, str], Issue] = {}
+    for draft in drafts:
+        for block, kinds in _BLOCKS.items():
+            for name in draft.data.get(block) or ():
+                path = (block, name)
+                users = _FIELDS.get(path, kinds)
+                if path not in issues and not used.intersection(users):
+                    problem = f"has no effect: no case uses data_parallel {_either(users)}"
+                    fix = f"leave it out, or set parallel.data_parallel to {_either(users)}"
+                    issues[path] = draft.issue(path, problem, value=draft.get(path), fix=fix)
+    return list(issues.values())
+
+
+def _either(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" or {names[-1]}" if len(names) > 1 else names[0]

@@ -1,0 +1,78 @@
+"""What communication takes from a GPU while it is resident: multiprocessors and memory bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from simgpu.hardware.gpu import Gpu
+from simgpu.program import Disturbance, Link, TransferCost
+
+# CTAs of a resident collective, one multiprocessor each: 24 channels of rings over NVLink (DGX A100, HGX H100), 16 of
+# NVLS on H100; 2 to 4 per NIC where only the network is used (NVIDIA/nccl src/graph/search.cc, connect.cc)
+CTAS_NVLINK: Final = 24
+CTAS_NVLS: Final = 16
+CTAS_NETWORK: Final = 3
+CTAS_PCIE: Final = 4
+# Bytes of HBM traffic per byte that a link carries: 2-3, the maintainer in NVIDIA/nccl issue 1428
+HBM_BYTES_PER_LINK_BYTE: Final = 2.5
+SMALLEST_SHARE: Final = 0.1  # of the bandwidth that is left to kernels at the least
+
+
+def disturbance(cost: TransferCost, links: tuple[Link, ...]) -> Disturbance | None:
+    """Say what a transfer takes from each GPU that runs it; None when it moves nothing.
+
+    Parameters
+    ----------
+    cost : TransferCost
+    links : tuple of Link
+        The Program's links.
+
+    Notes
+    -----
+    The memory traffic is 2.5 times what the busiest link of the transfer carries at its top speed.
+
+    Examples
+    --------
+    >>> from simgpu.program import Load
+    >>> ring = TransferCost(latency_ns=0, stream_ns=100, loads=(Load(link=0, bytes=24000),), algorithm="ring")
+    >>> disturbance(ring, (Link(name="gpu0->nvswitch0", kind="nvlink", bytes_per_s=240 * 10**9),))
+    Disturbance(ctas=24, hbm_bytes_per_s=600000000000)
+    """
+    if not cost.loads or not cost.stream_ns:
+        return None
+    kinds: Mapping[str, None] = dict.fromkeys(links[load.link].kind for load in cost.loads)
+    if cost.algorithm == "nvls":
+        ctas = CTAS_NVLS
+    elif "nvlink" in kinds:
+        ctas = CTAS_NVLINK
+    else:
+        ctas = CTAS_NETWORK if "network" in kinds else CTAS_PCIE
+    busiest = max(load.bytes for load in cost.loads)
+    gigabytes_per_s = round(HBM_BYTES_PER_LINK_BYTE * busiest / cost.stream_ns)  # whole GB/s keep the list short
+    return Disturbance(ctas=ctas, hbm_bytes_per_s=gigabytes_per_s * 10**9)
+
+
+@lru_cache(maxsize=4096)
+def disturbed_gpu(gpu: Gpu, taken: Disturbance) -> Gpu:
+    """Return the device that is left to kernels: fewer multiprocessors at the same rate each, less bandwidth.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> left = disturbed_gpu(gpu("A100-SXM4-80GB"), Disturbance(ctas=24, hbm_bytes_per_s=600 * 10**9))
+    >>> left.sm_count, round(left.gemm_tflops), round(left.memory_gb_per_s)
+    (84, 202, 1439)
+    """
+    share = max(1, gpu.sm_count - taken.ctas) / gpu.sm_count
+    bandwidth = max(SMALLEST_SHARE * gpu.memory_gb_per_s, gpu.memory_gb_per_s - taken.hbm_bytes_per_s / 1e9)
+    return replace(
+        gpu,
+        sm_count=max(1, gpu.sm_count - taken.ctas),
+        gemm_tflops=gpu.gemm_tflops * share,
+        fp32_tflops=gpu.fp32_tflops * share,
+        fp8_gemm_tflops=None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * share,
+        memory_gb_per_s=bandwidth,
+    )

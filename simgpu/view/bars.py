@@ -1,0 +1,170 @@
+"""Bars of a Gantt as traces, one a kind: where they stand, what they are labelled with, what they tell on hover."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simgpu.metrics.activity import Bar
+from simgpu.units import format_time
+from simgpu.view.figure import payload, text
+from simgpu.view.lanes import PAINTS, Chart, Drawn, Lane
+from simgpu.view.palette import CLASSES, GANTT
+from simgpu.view.placement import Placement
+from simgpu.view.stretches import PLOT_PX, packed_lanes, shares
+
+_LABELLED = 600  # bars that carry a word: each costs a text element, which plotly hides where it does not fit
+_PASSES = frozenset(("forward", "backward", "recompute"))
+_WORDS = {name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"}
+_INVISIBLE = 0.02  # pixels: too thin to see
+_SEAM = 0.5  # pixels of its own colour around a merged stretch, or the ground shines through where two meet
+
+
+def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> list[dict[str, Any]]:
+    """Make the traces, in the order of the legend.
+
+    Parameters
+    ----------
+    drawing : Chart
+    drawn : Drawn
+        Its bars, or fewer where they were merged.
+    rows : Placement
+        Of the chart's lanes.
+    horizon_ns : int, nanoseconds
+        End of the time axis.
+
+    Returns
+    -------
+    list of dict
+        Times in milliseconds, heights in pixels.
+
+    Examples
+    --------
+    >>> from simgpu.view.lanes import chart
+    >>> from simgpu.view.placement import placement
+    >>> traces(chart([]), chart([]).drawn, placement([]), 1)
+    []
+    """
+    start_ms, end_ms, horizon_ms = drawn.start_ns / 1e6, drawn.end_ns / 1e6, horizon_ns / 1e6
+    hover = _hover(drawing, drawn)
+    inside = _inside(drawing, drawn, horizon_ms)
+    outline = _outline(drawn, drawing.lanes, horizon_ns)
+    data = []
+    for code, name in enumerate(PAINTS):
+        bars = np.flatnonzero(drawn.paint == code)
+        if len(bars):
+            lane, marker = drawn.lane[bars], GANTT[name].marker
+            data.append(
+                _trace(name)
+                | {
+                    "base": start_ms[bars],
+                    "x": end_ms[bars] - start_ms[bars],
+                    "y": rows.middle[lane] + rows.thickness[lane] * (1 - drawn.low[bars] - drawn.high[bars]) / 2,
+                    "width": rows.thickness[lane] * (drawn.high[bars] - drawn.low[bars]),
+                    "hovertext": [hover[bar] for bar in bars],
+                    "text": [inside.get(bar, "") for bar in bars.tolist()],
+                    "marker": marker
+                    | {"line": _line(marker["line"], marker["color"], outline[bars], drawn.stretch[bars])},
+                }
+            )
+    return data
+
+
+def _trace(name: str) -> dict[str, Any]:
+    paint = GANTT[name]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": paint.label,
+        "legendgroup": paint.group,
+        "legendgrouptitle": {"text": paint.group},
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"size": 11, "color": paint.ink},
+        "constraintext": "inside",
+        "cliponaxis": True,
+    }
+
+
+def _outline(drawn: Drawn, lanes: Sequence[Lane], horizon_ns: int) -> NDArray[np.float32]:
+    """Width of the line around each bar, which decides how plotly.js draws what is thinner than two pixels.
+
+    Without a line it widens such a bar to whole pixels: good for a rare transfer, wrong where bars are packed, since
+    the last colour would cover all others. With any line the bar keeps its true size, and bars that share a pixel mix
+    there in proportion to their time.
+    """
+    width_px = (drawn.end_ns - drawn.start_ns) * (PLOT_PX / horizon_ns)
+    packed = packed_lanes(drawn, len(lanes), horizon_ns)
+    packed |= np.array([lane.stream == "compute" for lane in lanes], dtype=np.bool_)
+    width = np.where(width_px > 4, 0.7, np.where(packed[drawn.lane], _INVISIBLE, 0.0))
+    return np.where(drawn.stretch >= 0, _SEAM, width).astype(np.float32)
+
+
+def _line(line: dict[str, Any], own: str, width: NDArray[np.float32], stretch: NDArray[np.int64]) -> dict[str, Any]:
+    """Outline of the bars of one kind: white between bars, their own colour around merged stretches."""
+    merged = stretch >= 0
+    return {"width": width, "color": np.where(merged, own, line["color"]).tolist() if merged.any() else line["color"]}
+
+
+def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:
+    """Words inside the longest bars that have room: the microbatch of a pass, the name of a wait or transfer."""
+    width_px = (drawn.end_ns - drawn.start_ns) / 1e6 * PLOT_PX / horizon_ms
+    longest = np.argsort(-width_px, kind="stable")
+    words: dict[int, str] = {}
+    for row in longest[: np.count_nonzero(width_px > 3)].tolist():
+        bar, name = drawing.bars[drawn.first[row]], PAINTS[drawn.paint[row]]
+        if drawn.stretch[row] >= 0:
+            continue
+        if name in _PASSES:
+            word = str(bar.microbatch) if bar.microbatch >= 0 else ""
+        else:
+            word = _WORDS.get(name, "") or (text(bar.name) if name.startswith("transfer") else "")
+        if word:
+            words[row] = word
+            if len(words) == _LABELLED:
+                break
+    return words
+
+
+def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
+    """One line a fact, for every drawn bar."""
+    shown = []
+    parts_of = shares(drawn)
+    for low, pieces, stretch in zip(drawn.first.tolist(), drawn.count.tolist(), drawn.stretch.tolist(), strict=True):
+        bar = drawing.bars[low]
+        last = drawing.bars[low + pieces - 1]
+        lines = [f"<b>{pieces} short spans</b>" if stretch >= 0 else f"<b>{text(_name(bar, last))}</b>"]
+        lines.append(f"{format_time(last.end_ns - bar.start_ns)}, from {bar.start_ns / 1e6:,.3f} ms")
+        if stretch >= 0:
+            lines += [f"{share:.1%} {GANTT[name].label}" for name, share in parts_of[stretch]]
+        else:
+            if bar.microbatch >= 0:
+                lines.append(f"microbatch {bar.microbatch}" + (f", {text(bar.phase)}" if bar.phase else ""))
+            if bar.bytes:
+                lines.append(payload(bar.bytes))
+            parts: Counter[str] = Counter()
+            for member in drawing.bars[low : low + pieces]:
+                parts.update(dict(member.accounting))
+            if len(parts) > 1 or bar.kind == "compute":
+                lines.append(", ".join(f"{_class(key)} {format_time(ns)}" for key, ns in parts.most_common()))
+            if bar.reason:
+                lines.append(text(bar.reason))
+        lines.append(f"rank {bar.rank} · {text(bar.stream)}")
+        shown.append("<br>".join(lines))
+    return shown
+
+
+def _name(bar: Bar, last: Bar) -> str:
+    if bar.name != last.name:
+        return f"{bar.name} … {last.name}"
+    return CLASSES[bar.name].label if bar.name in CLASSES else bar.name
+
+
+def _class(key: str) -> str:
+    return CLASSES[key].label if key in CLASSES else text(key)
