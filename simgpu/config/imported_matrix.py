@@ -143,7 +143,7 @@ def choose_model(matrix: Matrix) -> str:
         return choices[0]
     seen = f"NV{most} between GPUs leaves several" if most else "a matrix has classes of paths, no models"
     shown = ", ".join(choices[:_MOST_NAMED]) + (", ..." if len(choices) > _MOST_NAMED else "")
-    problem = f"does not say which GPU its {len(matrix.gpus)} are ({seen})"
+    problem = f"does not say of which model its GPUs are ({seen})"
     if most and not choices:
         raise refusal(matrix.source, f"has {total} NVLinks at one GPU, more than any GPU SimGPU knows")
     raise refusal(matrix.source, problem, fix=f"give --gpu MODEL, such as {shown}")
@@ -227,10 +227,12 @@ def _draft_nvlinks(matrix: Matrix, model: Gpu, draft: Draft, ports: Mapping[str,
         most = max(matrix.nvlinks(a, b) for a in island for b in island if a != b) if nvlink is None else 0
         if most > model.nvlink_count:
             has = f"has {model.nvlink_count}" if model.nvlink_count else "has none"
-            problem = f"has bonds of {most} NVLinks, but a {model.name} {has}"
+            problem = f"has bonds of {most} NVLinks, but {model.name} {has}"
             raise refusal(source, problem, fix="name another GPU with --gpu")
         if nvlink == "switch" or matrix.is_switched(island, model.nvlink_count):
             name, count = nvlink_type(model, most or model.nvlink_count)
+            if most and most < model.nvlink_count:
+                matrix.notes.append(f"the matrix gives each GPU {most} of the {model.nvlink_count} NVLinks of {model.name}")
             switch = draft.add("nvswitch", kind="nvswitch")
             for gpu in island:
                 draft.link(ports[gpu], switch, name, count=count)
@@ -241,7 +243,7 @@ def _draft_nvlinks(matrix: Matrix, model: Gpu, draft: Draft, ports: Mapping[str,
             continue
         for gpu in island:
             if (used := matrix.links_of(gpu, island)) > model.nvlink_count:
-                problem = f"gives {gpu} {used} NVLinks, but a {model.name} has {model.nvlink_count}"
+                problem = f"gives {gpu} {used} NVLinks, but {model.name} has {model.nvlink_count}"
                 raise refusal(source, problem, fix="name another GPU with --gpu")
         for a, b in combinations(island, 2):
             if links := matrix.nvlinks(a, b):

@@ -27,6 +27,7 @@ from simgpu.io.import_file import refusal
 _GENERATIONS: Final[Mapping[float, int]] = {8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _SLOWEST: Final = 3  # of links.csv; slower slots are narrower ones of this
 _AMD_ARCH: Final[Mapping[str, str]] = {"942": "gfx942", "950": "gfx950"}
+_TWO_DIES: Final = "910"  # MI200: gfx90a
 _C2C: Final = "NVLink-C2C Grace-Hopper/Blackwell"
 _NO_NICS: Final = "none"
 
@@ -125,8 +126,11 @@ def _model(tree: Tree, gpus: list[dict[str, Any]], named: str | None) -> Gpu:
         arch = _AMD_ARCH.get(amd[0])
         known = [name for name in gpu_names() if arch and gpu(name).compute_capability == arch]
         if not known:
-            problem = f"is RCCL's, of GPUs with gcn {', '.join(amd)}, of which SimGPU has no figures"
-            raise refusal(tree.source, problem, fix="import a file of NVIDIA GPUs, or of gcn 942 or 950")
+            why = "has no figures of them"
+            if amd == [_TWO_DIES]:
+                why = "knows MI250X as a whole module, not as the two dies that are devices there"
+            problem = f"is RCCL's, of AMD GPUs with gcn {', '.join(amd)}, and SimGPU {why}"
+            raise refusal(tree.source, problem)
         if named is None and len(known) > 1:
             raise refusal(tree.source, f"has gcn {amd[0]}, which is {' or '.join(known)}", fix="give --gpu MODEL")
         model = find_gpu(named or known[0])
@@ -151,9 +155,9 @@ def _model(tree: Tree, gpus: list[dict[str, Any]], named: str | None) -> Gpu:
         if len(choices) == 1:
             return gpu(choices[0])
         shown = ", ".join(choices) if choices else f"any of {len(gpu_names())} names, none of which has sm {sm}"
-        problem = f"says of its {len(gpus)} GPUs only sm {sm}, no model"
+        problem = f"says of its GPUs only sm {sm}, no model"
     else:
-        problem, shown = f"does not say which GPU its {len(gpus)} are", "any of simgpu/data/gpus.csv"
+        problem, shown = "does not say of which model its GPUs are", "any of simgpu/data/gpus.csv"
     raise refusal(tree.source, problem, fix=f"give --gpu MODEL ({shown})")
 
 
@@ -183,7 +187,7 @@ def _draft_nvlinks(
         links = entry["links"] or []
         total = sum(link["count"] for link in links)
         if total > model.nvlink_count:
-            problem = f"gives the GPU at {entry['bus']} {total} NVLinks, but a {model.name} has {model.nvlink_count}"
+            problem = f"gives the GPU at {entry['bus']} {total} NVLinks, but {model.name} has {model.nvlink_count}"
             raise refusal(tree.source, problem, fix="name another GPU with --gpu")
         if any(link["to"] == "cpu" for link in links):
             raise refusal(tree.source, "joins GPUs to CPUs by NVLink (POWER9), which SimGPU does not model")

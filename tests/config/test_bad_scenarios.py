@@ -272,7 +272,9 @@ def test_arithmetic_that_the_gpus_lack(write, topology, precision, refused):
 
 
 def test_a_synthetic_model_has_no_arithmetic_to_refuse(write):
-    path = write(("llama-2-7b", "{stages: 8, forward_ns: 1, backward_ns: 1}"), ("dgx-a100", "dgx-1v"), ("tp: 2", "tp: 1"))
+    path = write(
+        ("llama-2-7b", "{stages: 8, forward_ns: 1, backward_ns: 1}"), ("dgx-a100", "dgx-1v"), ("tp: 2", "tp: 1")
+    )
     assert load_cases(path)
 
 

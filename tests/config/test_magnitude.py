@@ -99,7 +99,12 @@ def test_what_has_been_trained_is_allowed():
     frontier = {
         "model": "llama-3.1-405b",
         "cluster": {"topology": "dgx-h100", "nodes": 2048},
-        "training": {"sequence_length": 8192, "micro_batch_size": 1, "global_batch_size": 2048, "train_tokens": "15.6T"},
+        "training": {
+            "sequence_length": 8192,
+            "micro_batch_size": 1,
+            "global_batch_size": 2048,
+            "train_tokens": "15.6T",
+        },
         "parallel": {"tp": 8, "pp": 16, "layers_per_stage": [*[8] * 14, 7, 7]},
     }
     assert load_cases(frontier)[0].strategy.dp == 128
