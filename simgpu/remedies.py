@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from simgpu.config.case import Case
+from simgpu.config.recipe import framework_formats
 from simgpu.workload.model import Model
 
 
@@ -43,24 +44,31 @@ def memory_remedies(case: Case) -> tuple[Remedy, ...]:
                 if remedy.case.training.recompute != case.training.recompute
                 else together.training.recompute,
             ),
-            strategy=replace(
-                together.strategy,
-                data_parallel=remedy.case.strategy.data_parallel
-                if remedy.case.strategy.data_parallel != case.strategy.data_parallel
-                else together.strategy.data_parallel,
-            ),
         )
+        if remedy.case.strategy != case.strategy:
+            together = _with_fsdp(together)
     return (*single, Remedy(text=" with ".join(remedy.text for remedy in single), case=together))
 
 
 def _single(case: Case) -> Iterator[Remedy]:
     training, strategy = case.training, case.strategy
     if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and isinstance(case.model, Model):
-        yield Remedy(
-            text="parallel.data_parallel: fsdp", case=replace(case, strategy=replace(strategy, data_parallel="fsdp"))
-        )
+        yield Remedy(text="parallel.data_parallel: fsdp", case=_with_fsdp(case))
     if training.micro_batch_size > 1:
         smaller = replace(training, micro_batch_size=1, accumulation=training.accumulation * training.micro_batch_size)
         yield Remedy(text="training.micro_batch_size: 1", case=replace(case, training=smaller))
     if training.recompute != "full" and isinstance(case.model, Model):
         yield Remedy(text="training.recompute: full", case=replace(case, training=replace(training, recompute="full")))
+
+
+def _with_fsdp(case: Case) -> Case:
+    """Shard everything, in the number formats that FSDP keeps by default."""
+    formats = framework_formats("fsdp", model_parallel=case.strategy.model_parallel, precision=case.training.precision)
+    training = replace(
+        case.training,
+        param_dtype=formats.param,
+        grad_dtype=formats.grad,
+        reduce_dtype=formats.reduce,
+        master_dtype=formats.master,
+    )
+    return replace(case, training=training, strategy=replace(case.strategy, data_parallel="fsdp"))

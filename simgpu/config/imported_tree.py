@@ -128,8 +128,8 @@ def _model(tree: Tree, gpus: list[dict[str, Any]], named: str | None) -> Gpu:
         if not known:
             why = "has no figures of them"
             if amd == [_TWO_DIES]:
-                why = "knows MI250X as a whole module, not as the two dies that are devices there"
-            problem = f"is RCCL's, of AMD GPUs with gcn {', '.join(amd)}, and SimGPU {why}"
+                why = "has them only as MI250X, a module of two such dies"
+            problem = f"is RCCL's, of GPUs with gcn {', '.join(amd)}, and SimGPU {why}"
             raise refusal(tree.source, problem)
         if named is None and len(known) > 1:
             raise refusal(tree.source, f"has gcn {amd[0]}, which is {' or '.join(known)}", fix="give --gpu MODEL")

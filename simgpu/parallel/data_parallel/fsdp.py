@@ -43,7 +43,7 @@ def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
         optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
-        store=autograd_store(training) if pipelined else GradientStore(),
+        store=autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if pipelined else GradientStore(),
         shards=tuple(_group(weights, training, strategy, units, root=units == root) for units in groups),
         prefetch=True,
         keep_gathered=pipelined,
@@ -56,7 +56,7 @@ def _group(
     weights: StageWeights, training: Training, strategy: Strategy, units: tuple[int, ...], *, root: bool
 ) -> ShardGroup:
     elements, size = weights.unit_elements(*units), training.precision.bytes
-    gradient = training.grad_dtype.bytes if strategy.pp > 1 else size
+    gradient = training.reduce_dtype.bytes if strategy.pp > 1 else size  # accumulated in the reductions' format
     return ShardGroup(
         units=units,
         bytes=elements * size,
@@ -69,6 +69,7 @@ def _group(
 
 def _reduction(weights: StageWeights, training: Training, strategy: Strategy, units: tuple[int, ...]) -> Reduction:
     elements, moved = weights.unit_elements(*units), training.reduce_dtype.bytes
+    fresh = moved if strategy.pp > 1 else training.precision.bytes
     last = [gradient for gradient in weights.gradients if gradient.unit in units][-1]
     added = moved + 2 * training.grad_dtype.bytes
     return Reduction(
@@ -76,6 +77,6 @@ def _reduction(weights: StageWeights, training: Training, strategy: Strategy, un
         bytes=elements * moved,
         unit=last.unit,
         parameter=last.name,
-        copy_bytes=elements * (training.precision.bytes + moved),
+        copy_bytes=elements * (fresh + moved),
         add_bytes=shard_elements(elements, strategy.dp) * added,
     )

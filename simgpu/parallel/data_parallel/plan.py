@@ -166,19 +166,21 @@ def whole_states(weights: StageWeights, training: Training) -> tuple[int, int, i
     )
 
 
-def autograd_store(training: Training) -> GradientStore:
+def autograd_store(fresh_bytes: int, kept_bytes: int) -> GradientStore:
     """PyTorch's ``.grad``: dropped by ``zero_grad``, so the first gradient is taken as it is and later ones added.
 
-    Under autocast the gradient is first cast from the compute precision to that of the weights.
+    Parameters
+    ----------
+    fresh_bytes, kept_bytes : int
+        Per element, as backward writes it and as it is kept; where they differ it is cast first.
 
     Examples
     --------
-    >>> autograd_store(Training(sequence_length=1, micro_batch_size=1, accumulation=1))  # bf16 to fp32, then add
+    >>> autograd_store(2, 4)  # bf16 to fp32, then add
     GradientStore(first_bytes=6, later_bytes=18, zeroed=False)
     """
-    fresh, kept = training.precision.bytes, training.grad_dtype.bytes
-    cast = 0 if fresh == kept else fresh + kept
-    return GradientStore(first_bytes=cast, later_bytes=cast + 3 * kept)
+    cast = 0 if fresh_bytes == kept_bytes else fresh_bytes + kept_bytes
+    return GradientStore(first_bytes=cast, later_bytes=cast + 3 * kept_bytes)
 
 
 def main_grad_store(training: Training) -> GradientStore:

@@ -29,7 +29,9 @@ def single(weights: StageWeights, training: Training, strategy: Strategy) -> Dat
         gradients_bytes=gradients_bytes,
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
-        store=main_grad_store(training) if strategy.model_parallel else autograd_store(training),
+        store=main_grad_store(training)
+        if strategy.model_parallel
+        else autograd_store(training.precision.bytes, training.grad_dtype.bytes),
     )
 
 
@@ -56,7 +58,7 @@ def _pytorch(weights: StageWeights, training: Training, strategy: Strategy) -> D
         gradients_bytes=gradients_bytes,
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
-        store=autograd_store(training),
+        store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
         buckets_bytes=weights.elements * moved,
         reductions=tuple(
             _all_reduce(bucket, moved, copied=training.grad_dtype.bytes + moved)

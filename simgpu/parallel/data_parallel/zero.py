@@ -33,7 +33,7 @@ def zero1(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
-        store=autograd_store(training),
+        store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
         buckets_bytes=_bucket_bytes(weights, training, strategy, overlap=overlap),
         reductions=_reductions(weights, training, strategy, fresh=training.grad_dtype.bytes, added=0),
         overlap=overlap,
