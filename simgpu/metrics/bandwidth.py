@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Final
 
 from simgpu.hardware.cluster import Cluster
+from simgpu.hardware.link import Link
 
 # Halves of up to eight GPUs are all tried (35 of them); above, the first half of the ranks stands against the second.
 _MOST_TRIED: Final = 8
@@ -141,20 +142,22 @@ def _cut(cluster: Cluster, half: frozenset[int]) -> tuple[int, tuple[str, ...]]:
 
     graph: nx.DiGraph[str] = nx.DiGraph()
     ends = {}
-    for node, rank in cluster.graph.nodes(data="rank"):
+    for node in cluster.graph:
+        rank = cluster.graph.nodes[node].get("rank")
         if rank is not None:
             ends[node] = "source" if rank in half else "target"
-    names = {}
+    crossing: dict[tuple[str, str], list[Link]] = {}
     for link in cluster.links:
         # All GPUs of a half are one node, so none of them is counted as a relay or as a limit.
         a, b = ends.get(link.source, link.source), ends.get(link.target, link.target)
         if a == b or link.kind == "host_memory":
             continue
-        before = graph.edges[a, b]["capacity"] if graph.has_edge(a, b) else 0
-        graph.add_edge(a, b, capacity=before + link.bytes_per_s)
-        names.setdefault((a, b), []).append(link.name)
+        crossing.setdefault((a, b), []).append(link)
+    for (a, b), links in crossing.items():
+        graph.add_edge(a, b, capacity=sum(link.bytes_per_s for link in links))
     if not graph.has_node("source") or not graph.has_node("target"):
         return 0, ()
-    flow, (near, far) = nx.minimum_cut(graph, "source", "target")
-    crossed = [name for (a, b), listed in names.items() if a in near and b in far for name in listed]
-    return int(flow), tuple(crossed)
+    flow, parts = nx.minimum_cut(graph, "source", "target")
+    near, far = ({str(name) for name in part} for part in parts)
+    cut = [link.name for (a, b), links in crossing.items() if a in near and b in far for link in links]
+    return int(flow), tuple(cut)

@@ -135,7 +135,7 @@ def percent(share: float) -> str:
 
 
 def _over(report: Report, name: str) -> str:
-    """Say over what the axis' busiest transfer goes: the link that holds it, and how much of it is latency."""
+    """Say over what the axis' busiest transfer goes, how much of it is latency, and which link holds it."""
     if not name.startswith("exposed.") or report.timeline is None:
         return ""
     program = report.timeline.program
@@ -144,8 +144,11 @@ def _over(report: Report, name: str) -> str:
     if not moved:
         return ""
     busiest = max(moved, key=lambda transfer: transfer.count * transfer.mean_ns)
+    latency = busiest.latency_share
+    if busiest.crosses_network:
+        return (
+            f" over the network ({percent(latency)} latency, {percent(1 - latency)} bandwidth of {busiest.bottleneck})"
+        )
     kind = kinds[busiest.bottleneck]
-    if busiest.latency_share <= MOSTLY:
-        return f" over {LINK_WORDS.get(kind, kind)}"
-    over = "the network" if busiest.crosses_network else LINK_WORDS.get(kind, kind)
-    return f" over {over}, {percent(busiest.latency_share)} of it latency"
+    over = LINK_WORDS.get(kind, kind)
+    return f" over {over}" if latency <= MOSTLY else f" over {over}, {percent(latency)} of it latency"
