@@ -9,6 +9,9 @@ from simgpu.config.case import Case
 from simgpu.config.recipe import framework_formats
 from simgpu.workload.model import Model
 
+MOST_MICROBATCHES = 512
+"""Smaller micro-batches are tried up to this many per step; more would take long to play."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
@@ -54,7 +57,7 @@ def _single(case: Case) -> Iterator[Remedy]:
     training, strategy = case.training, case.strategy
     if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and isinstance(case.model, Model):
         yield Remedy(text="parallel.data_parallel: fsdp", case=_with_fsdp(case))
-    if training.micro_batch_size > 1:
+    if training.micro_batch_size > 1 and training.micro_batch_size * training.accumulation <= MOST_MICROBATCHES:
         smaller = replace(training, micro_batch_size=1, accumulation=training.accumulation * training.micro_batch_size)
         yield Remedy(text="training.micro_batch_size: 1", case=replace(case, training=smaller))
     if training.recompute != "full" and isinstance(case.model, Model):

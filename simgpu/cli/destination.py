@@ -55,7 +55,13 @@ class Destination:
 
 
 def choose_destination(
-    *, stem: str, html: str | None, no_html: bool, json: str | None, inputs: Sequence[Path] = ()
+    *,
+    stem: str,
+    html: str | None,
+    no_html: bool,
+    json: str | None,
+    inputs: Sequence[Path] = (),
+    option: str = "--html",
 ) -> Destination:
     """Settle where results go, and check that they can, before anything is simulated.
 
@@ -69,6 +75,8 @@ def choose_destination(
         A path, or ``-`` for standard output.
     inputs : sequence of Path
         Files that were read: scenarios, models, topologies. No output may replace one.
+    option : str
+        What the command calls its page, for messages.
 
     Returns
     -------
@@ -89,11 +97,11 @@ def choose_destination(
     if html is not None and no_html:
         raise DestinationError("--html and --no-html exclude each other; fix: give one of them")
     if html == STDOUT:
-        raise DestinationError("--html - is not possible: only JSON goes to standard output; fix: name a file")
+        raise DestinationError(f"{option} - is not possible: only JSON goes to standard output; fix: name a file")
     html_path = None if no_html else user_path(html or f"{stem}.html")
     json_path = None if json in (None, STDOUT) else user_path(str(json))
     if html_path is not None and json_path is not None and html_path.resolve() == json_path.resolve():
-        raise DestinationError(f"--html and --json both name {html_path}; fix: name two files")
+        raise DestinationError(f"{option} and --json both name {html_path}; fix: name two files")
     for path in (html_path, json_path):
         if path is not None:
             check_writable(path)

@@ -28,7 +28,7 @@ class Grid:
     Examples
     --------
     >>> grid = Grid(title="t", corner="class", labels=["a"], columns=[("x", ["1"]), ("y", ["2"])], totals=0)
-    >>> [len(table.columns) for table in grid.tables(80)], [len(table.columns) for table in grid.tables(20)]
+    >>> [len(table.columns) for table in grid.tables(80)], [len(table.columns) for table in grid.tables(16)]
     ([3], [2, 2])
     """
 

@@ -10,6 +10,7 @@ import typer
 
 from simgpu import __version__
 from simgpu.cli.guard import guarded
+from simgpu.cli.topology import topology_app
 
 app = typer.Typer(
     name="simgpu",
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(topology_app)
 
 _Scenario = Annotated[str, typer.Argument(metavar="FILE", help="Scenario file, or the name of a bundled one.")]
 _Scenarios = Annotated[list[str], typer.Argument(metavar="FILE...", help="Scenario files, or names of bundled ones.")]

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simgpu.config.import_parts import find_gpu, nic_type
-from simgpu.config.imported_matrix import Matrix, choose_model, draft_matrix
-from simgpu.config.imported_tree import Tree, draft_tree
+from simgpu.config.import_parts import find_gpu
+from simgpu.config.import_ports import nic_type
+from simgpu.config.imported_matrix import draft_matrix
+from simgpu.config.imported_tree import draft_tree
+from simgpu.config.nccl_tree import Tree
+from simgpu.config.smi_classes import Matrix, choose_model
 from simgpu.config.topology_graph import from_node_link
 from simgpu.errors import Issue, ScenarioError, TopologyError
 from simgpu.hardware.cluster import build_cluster

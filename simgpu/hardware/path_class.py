@@ -62,7 +62,7 @@ def class_matrix(machine: Machine) -> tuple[tuple[str, ...], ...]:
 
     rows = []
     for source in devices:
-        _, paths = nx.single_source_dijkstra(graph, source, weight=cost)
+        paths = nx.single_source_dijkstra_path(graph, source, weight=cost)
         rows.append(tuple(_class(machine, source, target, paths) for target in devices))
     return tuple(rows)
 

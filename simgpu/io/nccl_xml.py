@@ -1,7 +1,8 @@
 """NCCL's topology XML: dumps (``NCCL_TOPO_DUMP_FILE``) and files written by hand (``NCCL_TOPO_FILE``).
 
-``system > cpu > pci | nic``, ``pci > pci | gpu | nic``, ``nic > net``, ``gpu > nvlink | c2c`` (RCCL: ``xgmi``). Files by hand
-often stop at ``pci``. The grammar is that of NVIDIA/nccl src/graph/xml.cc; no document type and no entity is read.
+``system > cpu > pci | nic``, ``pci > pci | gpu | nic``, ``nic > net``, ``gpu > nvlink | c2c`` (RCCL: ``xgmi``). Files
+by hand often stop at ``pci``. The grammar is that of NVIDIA/nccl src/graph/xml.cc; no document type and no entity is
+read.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def read_nccl_xml(text: str, source: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``cpus``: a list of ``numa``, ``arch``, ``vendor``, ``family``, ``model`` and ``children``. A child has ``kind``:
-        ``bridge`` (``children``), ``gpu`` (``dev``, ``rank``, ``sm``, ``gcn``, ``links`` of ``target``, ``count``, ``to``;
-        ``c2c``), ``nic`` (``nets`` of ``name``, ``speed_mbit_per_s``) or ``unknown``; and, off a PCI slot, ``bus``,
-        ``speed_gt_per_s``, ``width``, ``device``, ``vendor``, ``link_layer``. ``notes`` says what was odd.
+        ``cpus``: a list of ``numa``, ``arch``, ``vendor``, ``family``, ``model``, ``children``. A child has ``kind``:
+        ``bridge`` (``children``), ``gpu`` (``dev``, ``rank``, ``sm``, ``gcn``, ``c2c``, ``links`` of ``target``,
+        ``count`` and ``to``), ``nic`` (``nets`` of ``name``, ``speed_mbit_per_s``) or ``unknown``; and, of its slot,
+        ``bus``, ``speed_gt_per_s``, ``width``, ``device``, ``vendor``, ``link_layer``. ``notes`` says what was odd.
 
     Raises
     ------
@@ -44,7 +45,8 @@ def read_nccl_xml(text: str, source: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> found = read_nccl_xml('<system version="1"><cpu numaid="0"><pci busid="0:1:0.0" class="0x030200"/></cpu></system>', "t")
+    >>> text = '<system version="1"><cpu numaid="0"><pci busid="0:1:0.0" class="0x030200"/></cpu></system>'
+    >>> found = read_nccl_xml(text, "t")
     >>> found["cpus"][0]["children"][0]["kind"]
     'gpu'
     """

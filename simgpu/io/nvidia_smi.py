@@ -1,4 +1,4 @@
-"""The matrix of ``nvidia-smi topo -m`` as people paste it: tabs, spaces, escapes, glued cells, comments, several tables.
+"""The matrix of ``nvidia-smi topo -m`` as people paste it: tabs, blanks, escapes, glued cells, comments, two tables.
 
 The cells are classes of paths, near to far (the tool's own legend): ``X`` itself, ``NV#`` a bond of # NVLinks, ``PIX``
 at most one PCIe bridge, ``PXB`` several, ``PHB`` a host bridge, ``NODE`` several host bridges of one NUMA node, ``SYS``
@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"^\s*(?:#|>|//|\|)\s?")
 _NAME = r"GPU\d+|NIC\d+|mlx\d+_(?:bond_?)?\d+"
 _GLUED_NAMES = re.compile(_NAME)
 _ANY_NAME = re.compile(rf"{_NAME}|[a-z][a-z0-9_\-]*\d")
-_HEADINGS = re.compile(r"\b(?:CPU\s+Affinity|NUMA\b|GPU\s+NUMA)")
+_HEADINGS = re.compile(r"CPU\s+Affinity|NUMA|GPU\s+NUMA")
 _CLASS = r"X|NV\d+|SYS|SOC|NODE|PHB|PXB|PIX"
 _PEER = r"OK|CNS|GNS|TNS|NS|DR|U"
 _CELL = re.compile(rf"{_CLASS}|{_PEER}")
@@ -66,8 +66,8 @@ def read_smi_matrix(text: str, source: str) -> dict[str, Any]:
     dict
         ``gpus`` and ``nics`` (names in order), ``devices`` (NIC name to what the legend calls it), ``classes`` (name to
         name to class), ``affinity`` (GPU to ``cpu`` and ``numa`` texts, empty where blank), ``peer_access`` (as
-        ``classes``, of a ``topo -p2p`` table in the same text, else empty), ``view`` (``all``, ``pcie`` for ``topo -mp``
-        or ``unknown``), ``notes`` (what was repaired).
+        ``classes``, of a ``topo -p2p`` table in the same text, else empty), ``view`` (``all``, ``pcie`` of
+        ``topo -mp``, or ``unknown``), ``notes`` (what was repaired).
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _tables(lines: Sequence[str]) -> list[_Table]:
             tables.append(_Table(number, names))
             continue
         name, _, rest = line.strip().partition(" ") if "\t" not in line.strip() else _first_column(line.strip())
-        if tables and (name in tables[-1].names or _ANY_NAME.fullmatch(name)) and _starts_with_cell(rest):
+        if tables and _is_row(name, rest, tables[-1].names):
             tables[-1].rows.setdefault(name, _row(number, rest, len(tables[-1].names)))
     return tables
 
@@ -126,9 +126,14 @@ def _first_column(line: str) -> tuple[str, str, str]:
     return (match[1], match[2], match[3]) if match else (line, "", "")
 
 
-def _starts_with_cell(rest: str) -> bool:
+def _is_row(name: str, rest: str, names: Sequence[str]) -> bool:
     first = rest.split(maxsplit=1)[:1]
-    return bool(first) and _CELLS.fullmatch(first[0]) is not None
+    if not first:
+        return False
+    # A damaged first cell of a known device is still a row; an unknown device needs a whole one.
+    if name in names:
+        return first[0].isupper()
+    return bool(_ANY_NAME.fullmatch(name) and _CELLS.fullmatch(first[0]))
 
 
 def _header(line: str) -> list[str]:

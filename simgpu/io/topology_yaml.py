@@ -29,7 +29,8 @@ def to_topology_yaml(description: Mapping[str, Any], comments: Sequence[str] = (
 
     Examples
     --------
-    >>> print(to_topology_yaml({"name": "x", "devices": {"gpu": {"kind": "gpu", "model": "T4"}}, "links": []}, ["hi"]), end="")
+    >>> one = {"name": "x", "devices": {"gpu": {"kind": "gpu", "model": "T4"}}, "links": []}
+    >>> print(to_topology_yaml(one, ["hi"]), end="")
     # hi
     name: x
     devices:

@@ -1,4 +1,4 @@
-"""The page: one self-contained HTML file that opens anywhere, offline."""
+"""The page of a run or of a comparison."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import html as markup
 import os
 import tempfile
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from simgpu.metrics.report import Report
 from simgpu.units import format_count
 from simgpu.view import gantt, table
-from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten, to_json
+from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten
 from simgpu.view.figures import FIGURES
-
-# The page may run its own script and style and nothing else: no request to any host, even if a name slipped through.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "form-action 'none'; base-uri 'none'"
-)
+from simgpu.view.page import document, slot
 
 _TIMELINE = (
     "What every GPU does during one step. All variants share one time axis: a shorter picture is a faster step, and "
@@ -63,8 +57,6 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     >>> "nothing &lt;yet&gt;" in page, page.count("<h1")
     (True, 1)
     """
-    from plotly.offline import get_plotlyjs  # 50 ms: only who asks for a page pays
-
     names = [shorten(report.name, LABEL_CHARACTERS) for report in reports]
     timeline = gantt.spec(reports, left=left_margin(names), verdicts=len(reports) > 1, levels=True)
     left = int(timeline["layout"]["margin"]["l"])
@@ -73,48 +65,21 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     }
     sections = [
         ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
-        ("Timeline", _TIMELINE, _slot("timeline")),
-        ("Where the step goes", _BREAKDOWN, _slot("breakdown")),
-        ("Memory", _MEMORY, _slot("memory") + "<h3>What the peak is made of</h3>" + _slot("composition")),
+        ("Timeline", _TIMELINE, slot("timeline")),
+        ("Where the step goes", _BREAKDOWN, slot("breakdown")),
+        ("Memory", _MEMORY, slot("memory") + "<h3>What the peak is made of</h3>" + slot("composition")),
         ("Communication", _TRANSFERS, table.transfers(reports)),
         ("Assumptions", "", _assumptions(reports)),
     ]
-    body = "\n".join(
-        f"<section><h2>{name}</h2>\n{f'<p class=how>{how}</p>' if how else ''}\n{content}</section>"
-        for name, how, content in sections
+    return document(
+        title=title,
+        verdict=verdict,
+        sections=sections,
+        figures=figures,
+        bad=bool(reports) and not any(report.fits for report in reports),
+        warnings=_warnings(reports),
+        subtitle=subtitle,
     )
-    data = "\n".join(
-        f'<script type="application/json" data-figure="{name}">{to_json(figure)}</script>'
-        for name, figure in figures.items()
-    )
-    headline, *findings = [line for line in verdict.splitlines() if line.strip()] or [title]
-    bad = ' class="bad"' if reports and not any(report.fits for report in reports) else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{markup.escape(title)} – SimGPU</title>
-<style>{_asset("page.css")}</style>
-</head>
-<body>
-<header>
-<p class="title">{markup.escape(title)}</p>
-<h1{bad}>{markup.escape(headline)}</h1>
-{"".join(f"<p class=finding>{markup.escape(line)}</p>" for line in findings)}
-{_warnings(reports)}
-{f"<p class=how>{markup.escape(subtitle)}</p>" if subtitle else ""}
-</header>
-{body}
-<footer>Simulated by SimGPU. This page is self-contained and makes no request to any host.</footer>
-<script>{get_plotlyjs()}</script>
-{data}
-<script>{_asset("page.js")}</script>
-</body>
-</html>
-"""
 
 
 def write_html(
@@ -155,14 +120,6 @@ def write_html(
         part.unlink(missing_ok=True)
         raise
     return target
-
-
-def _slot(name: str) -> str:
-    return f'<div class="figure" id="{name}"></div>'
-
-
-def _asset(name: str) -> str:
-    return files("simgpu.view").joinpath(name).read_text(encoding="utf-8")
 
 
 def _warnings(reports: Sequence[Report]) -> str:

@@ -128,7 +128,7 @@ def _issues(shard: Shard) -> list[Issue]:
 
     def indivisible(size: int, what: str) -> None:
         if size % tp:
-            allowed = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0 and n <= 512)
+            allowed = ", ".join(str(n) for n in range(1, min(size, 512) + 1) if size % n == 0)
             fix = f"choose a tp that divides {size}"
             problem = f"does not divide the {size} {what} of {model.name}"
             issues.append(Issue(field="parallel.tp", value=str(tp), problem=problem, allowed=allowed, fix=fix))

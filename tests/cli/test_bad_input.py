@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import simgpu as simgpu_package
 from simgpu.errors import DeadlockError
 
 GOOD = """\
@@ -102,7 +104,7 @@ def test_the_scenario_itself_is_never_replaced(simgpu, tmp_path, option):
     (tmp_path / "s.yaml").write_text(GOOD)
     outcome = simgpu("run", "s.yaml", option, "./s.yaml")
     assert outcome.code == 2
-    assert "is the scenario itself" in outcome.err
+    assert "was read for this run and would be replaced" in outcome.err
     assert (tmp_path / "s.yaml").read_text() == GOOD
 
 
@@ -172,3 +174,53 @@ def test_a_real_signal_ends_a_real_process(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == "interrupted\n"
         assert process.wait() == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "redirect", "words"),
+    [
+        (["run", "pipeline_ideal", "--no-html"], ">/dev/full", "standard output: No space left on device"),
+        (["run", "pipeline_ideal", "--no-html"], ">&-", "standard output: cannot be written: it is closed"),
+        (["run", "pipeline_ideal", "--no-html", "--json", "-"], ">/dev/full", "standard output: No space left"),
+        (["run", "pipeline_ideal", "--no-html", "--json", "-"], ">&-", "standard output: cannot be written"),
+        (["--help"], ">/dev/full", "standard output: No space left on device"),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_or_closed_standard_output_is_told_in_one_line(tmp_path, arguments, redirect, words):
+    command = f'exec "{sys.executable}" -m simgpu {" ".join(arguments)} {redirect}'
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"error: {words}")
+    assert done.stderr.count("error") == 1
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_no_file_that_was_read_is_replaced(simgpu, tmp_path, option):
+    root = Path(simgpu_package.__file__).parent.parent
+    (tmp_path / "mine.yaml").write_text((root / "topologies" / "dgx-a100.yaml").read_text())
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,'
+        ' "num_attention_heads": 2, "vocab_size": 100}'
+    )
+    (tmp_path / "s.yaml").write_text(GOOD.replace("llama-2-7b", "config.json").replace("dgx-a100", "mine.yaml"))
+    (tmp_path / "link.yaml").symlink_to("s.yaml")
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    for name in ("s.yaml", "link.yaml", "mine.yaml", "./config.json"):
+        outcome = simgpu("run", "s.yaml", option, name, *(["--no-html"] if option == "--json" else []))
+        assert outcome.code == 2
+        assert "was read for this run and would be replaced" in outcome.err
+    assert simgpu("run", "link.yaml", option, "s.yaml").code == 2
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+def test_a_scenario_on_standard_input(tmp_path):
+    root = Path(simgpu_package.__file__).parent.parent
+    with (root / "scenarios" / "pipeline_ideal.yaml").open() as stream:
+        done = subprocess.run(
+            [sys.executable, "-m", "simgpu", "run", "/dev/stdin", "--no-html"],
+            stdin=stream, capture_output=True, cwd=tmp_path, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "57 ms" in done.stdout

@@ -105,3 +105,14 @@ def test_the_progress_bar_shows_only_when_patience_is_over(patience_s, monkeypat
         assert watch.shown == (patience_s == 0.0)
     captured = capsys.readouterr()
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("cases", [1, 2])
+def test_the_progress_bar_of_one_long_run_moves_and_counts_from_its_beginning(cases, monkeypatch):
+    monkeypatch.setattr("simgpu.cli.progress.PATIENCE_S", 0.05)
+    with watched(cases) as watch:
+        watch.begin("long")
+        watch.wait_shown(10.0)
+        (task,) = watch._bar[0].tasks
+        assert (task.total is None) == (cases == 1)  # a bar without a total moves
+        assert task.elapsed >= 0.05
