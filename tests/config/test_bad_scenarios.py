@@ -70,7 +70,7 @@ def issues(path, **options):
         ("  tp: 2", "  pp: 64", "tp", "is more stages than the 32 layers"),
         ("llama-2-7b", "[1, 2]", "model", "is not a mapping of fields"),
         ("llama-2-7b", "7", "model", "is not a mapping of fields"),
-        ("dgx-a100", "dgx-a1000", "topology", "is no topology; allowed: a path, or a bundled name: 4x-rtx4090-pcie"),
+        ("dgx-a100", "dgx-a1000", "topology", "fix: did you mean dgx-a100?"),
         ("dgx-a100", "mine/x.yaml", "topology", "there is no file"),
         ("  gpus: 8", "  gpus: 9", "gpus", "cluster.gpus = 9"),
         ("  gpus: 8", "  gpus: 0", "gpus", "is below 1"),
