@@ -41,7 +41,7 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     """Simulate one case to its steady-state step and report it.
 
     When it does not fit, the usual remedies are simulated too, unless the case is so large that this would take long,
-    and the verdict names those that would.
+    and the verdict names the first that would.
 
     Raises
     ------
@@ -53,10 +53,11 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     report = summarize(play_case(case, fold=fold), facts(case))
     tried = []
     if not report.fits and report.timeline is not None and len(report.timeline.spans) <= REMEDY_SPANS:
-        tried = [
-            (remedy.text, summarize(play_case(remedy.case, fold=fold), facts(remedy.case)))
-            for remedy in memory_remedies(case)
-        ]
+        for remedy in memory_remedies(case):
+            changed = summarize(play_case(remedy.case, fold=fold), facts(remedy.case))
+            tried.append((remedy.text, changed))
+            if changed.fits:
+                break
     return replace(report, verdict=describe_run(report, tried))
 
 

@@ -75,16 +75,12 @@ def describe_overflow(report: Report) -> str:
 
 
 def describe_remedies(remedies: Sequence[tuple[str, Report]]) -> str:
-    """List the simulated changes that fit; when none does, how near the best one comes."""
+    """Name a simulated change that fits; when none does, how near the best one comes."""
     if not remedies:
         return ". To fit, split the model over more GPUs (parallel.tp, parallel.pp, sharded data parallelism)"
-    fitting = [(text, changed) for text, changed in remedies[:-1] if changed.fits]
-    if not fitting and remedies[-1][1].fits:  # the last one is all changes together
-        fitting = [remedies[-1]]
-    if fitting:
-        return ". Fits with " + ", or with ".join(
-            f"{text} ({changed.peak_memory_bytes / GIB:.1f} GiB)" for text, changed in fitting
-        )
+    for text, changed in remedies:
+        if changed.fits:
+            return f". Fits with {text} ({changed.peak_memory_bytes / GIB:.1f} GiB)"
     text, best = min(remedies, key=lambda item: item[1].peak_memory_bytes)
     return f". Even {text} needs {best.peak_memory_bytes / GIB:.1f} GiB: split the model over more GPUs"
 
