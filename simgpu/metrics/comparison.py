@@ -67,7 +67,7 @@ def _against(base: Report, other: Report) -> str:
 
 
 def _changes(base: Report, other: Report) -> str:
-    """Name the two classes whose time per token changed most, as shares of the base's step."""
+    """Name the two classes whose time per token changed most, with their shares of the two steps."""
     scale = base.tokens_per_s * base.step_time_ns / (other.tokens_per_s * other.step_time_ns)  # base's tokens per step
     changes = sorted(
         (
@@ -76,15 +76,10 @@ def _changes(base: Report, other: Report) -> str:
         ),
         key=lambda change: -abs(change[0]),
     )
-    texts = [
-        f"{WORDS[name]} {'+' if change > 0 else '−'}{percent(abs(change))}{_what_is_left(other, name)}"
-        for change, name in changes[:2]
-        if abs(change) >= NOTABLE
-    ]
-    return f": of {base.name}'s step, {', '.join(texts)}" if texts else ""
-
-
-def _what_is_left(report: Report, name: str) -> str:
-    if name != "bubble":
-        return ""
-    return f" to {percent(report.bubble_fraction)}{describe_bubble(report)}"
+    texts = []
+    for change, name in changes[:2]:
+        before, after = (report.breakdown_ns[name] / report.step_time_ns for report in (base, other))
+        if abs(change) >= NOTABLE and (after - before) * change > 0:  # a share can grow while the time shrinks
+            left = describe_bubble(other) if name == "bubble" else ""
+            texts.append(f"{WORDS[name]} {percent(before)} → {percent(after)}{left}")
+    return f": of the step, {', '.join(texts)}" if texts else ""

@@ -60,7 +60,8 @@ def document(
         f'<script type="application/json" data-figure="{name}">{to_json(figure)}</script>'
         for name, figure in figures.items()
     )
-    headline, *findings = [line for line in verdict.splitlines() if line.strip()] or [title]
+    lines = [line.replace(" %", "\u00a0%") for line in verdict.splitlines() if line.strip()]  # never "15.8" / "%"
+    headline, *findings = lines or [title]
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
