@@ -25,6 +25,8 @@ _HOMES = {
     "SimGPUError": "simgpu.errors",
     "Timeline": "simgpu.timeline",
     "TopologyError": "simgpu.errors",
+    "collective": "simgpu.api",
+    "collective_table": "simgpu.api",
     "compare": "simgpu.metrics.comparison",
     "gantt": "simgpu.view.gantt",
     "load_scenario": "simgpu.config",
@@ -47,6 +49,8 @@ __all__ = [
     "SimGPUError",
     "Timeline",
     "TopologyError",
+    "collective",
+    "collective_table",
     "compare",
     "gantt",
     "load_scenario",
@@ -58,7 +62,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from simgpu.api import play_case, run, simulate
+    from simgpu.api import collective, collective_table, play_case, run, simulate
     from simgpu.config import load_scenario
     from simgpu.config.case import Case, Scenario
     from simgpu.errors import DeadlockError, ModelError, ProgramError, ScenarioError, SimGPUError, TopologyError

@@ -7,11 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from simgpu.break_even import warn_of_slower
 from simgpu.config import load_scenario
 from simgpu.config.case import Case
+from simgpu.config.cluster_request import ClusterRequest, request_cluster
+from simgpu.config.collective_table import read_collective_table
+from simgpu.config.sizes import parse_ranks, parse_sizes
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
+from simgpu.dtypes import DType
 from simgpu.engine import play
 from simgpu.fold import fold as fold_program
 from simgpu.lower import lower
+from simgpu.metrics.collective_errors import TableErrors, price_table
+from simgpu.metrics.collective_sweep import CollectiveSweep, sweep_collective
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.report import Report
 from simgpu.metrics.summary import summarize
@@ -33,7 +41,9 @@ def play_case(case: Case, *, fold: bool = True) -> Timeline:
     fold : bool
         Simulate one rank of every class of ranks proved alike; the times are the same either way.
     """
-    program = lower(case.cluster, case.model, case.training, case.strategy, network_free=case.network_free)
+    program = lower(
+        case.cluster, case.model, case.training, case.strategy, network_free=case.network_free, nccl=case.nccl
+    )
     return play(fold_program(program) if fold else program)
 
 
@@ -73,7 +83,103 @@ def run(
     >>> round(report.bubble_fraction, 4)  # 3 / 19
     0.1579
     """
-    return tuple(simulate(case, fold=fold) for case in load_scenario(scenario, overrides=overrides).cases)
+    cases = load_scenario(scenario, overrides=overrides).cases
+    return advise(cases, [simulate(case, fold=fold) for case in cases], fold=fold)
+
+
+def advise(cases: Sequence[Case], reports: Sequence[Report], *, fold: bool = True) -> tuple[Report, ...]:
+    """Warn of runs that are slower than one with fewer GPUs, with the bandwidth at which they would not be.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    reports : sequence of Report
+        Of these cases.
+    fold : bool
+        Simulate one of each class of equal ranks only.
+
+    Returns
+    -------
+    tuple of Report
+    """
+    return warn_of_slower(cases, reports, lambda case: summarize(play_case(case, fold=fold), facts(case)))
+
+
+def collective(
+    kind: str,
+    *,
+    topology: str,
+    nodes: int = 1,
+    gpus: int | None = None,
+    ranks: str | Sequence[int] | None = None,
+    fabric: Mapping[str, Any] | None = None,
+    sizes: str | Sequence[int] = "1K:8G",
+    factor: float = 2.0,
+    dtype: DType = DType.FP32,
+    nccl: NcclSettings = CURRENT,
+) -> CollectiveSweep:
+    """Price a collective at several sizes, as nccl-tests measures it.
+
+    Parameters
+    ----------
+    kind : str
+        ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``broadcast``, ``all_to_all`` or ``sendrecv``.
+    topology : str
+        Bundled name, or path of a topology file.
+    nodes, gpus, fabric
+        As in a scenario's ``cluster`` block.
+    ranks : str or sequence of int, optional
+        Members of the group, such as ``0-63:8``; all by default.
+    sizes : str or sequence of int
+        ``MIN:MAX`` with K, M, G as powers of 1024, or sizes in bytes.
+    factor : float
+        Between one size and the next.
+    dtype : DType
+    nccl : NcclSettings
+        Version and settings of NCCL.
+
+    Returns
+    -------
+    CollectiveSweep
+
+    Raises
+    ------
+    SimGPUError
+        For a cluster, ranks or sizes that do not exist.
+
+    Examples
+    --------
+    >>> row, = collective("all_reduce", topology="dgx-h100", sizes="1G").rows
+    >>> row.algorithm, row.source, 430 < row.busbw_gb_per_s < 480
+    ('nvls', 'measured', True)
+    """
+    cluster = request_cluster(ClusterRequest(topology=topology, nodes=nodes, gpus=gpus, fabric=fabric))
+    members = (
+        parse_ranks(ranks) if isinstance(ranks, str) else tuple(range(cluster.world_size) if ranks is None else ranks)
+    )
+    wanted = parse_sizes(sizes, factor=factor) if isinstance(sizes, str) else tuple(sizes)
+    return sweep_collective(cluster, members, kind, wanted, dtype=dtype, nccl=nccl)
+
+
+def collective_table(path: str | Path) -> TableErrors:
+    """Price every row of a measured table and compare.
+
+    Parameters
+    ----------
+    path : path
+        CSV; docs/collective.md has the columns.
+
+    Returns
+    -------
+    TableErrors
+
+    Raises
+    ------
+    ScenarioError
+        When the file is no such table.
+    """
+    table = read_collective_table(Path(path))
+    return price_table(table.rows, table.skipped)
 
 
 def facts(case: Case) -> RunFacts:

@@ -199,13 +199,15 @@ class TransferCost:
     loads : tuple of Load
         Bytes on every directed link used, sorted by link.
     algorithm : str
-        ``ring``, ``p2p``, ... for people.
+        ``ring``, ``tree``, ``nvls``, ``p2p``, ... for people.
     source : str
         Where the duration comes from: ``measured``, ``constructed`` or ``free``.
     bottleneck : str
         Name of the link that limits it alone, or empty.
     disturbance : int
         Index into Program.disturbances, -1 for none.
+    protocol : str
+        NCCL's ``LL``, ``LL128`` or ``Simple``, for people; empty where that is no question.
     """
 
     latency_ns: int
@@ -215,6 +217,7 @@ class TransferCost:
     source: str = ""
     bottleneck: str = ""
     disturbance: int = -1
+    protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -48,8 +48,10 @@ def memory_remedies(case: Case) -> tuple[Remedy, ...]:
                 else together.training.recompute,
             ),
         )
-        if remedy.case.strategy != case.strategy:
+        if remedy.case.strategy.data_parallel != case.strategy.data_parallel:
             together = _with_fsdp(together)
+        if remedy.case.strategy.schedule != case.strategy.schedule:
+            together = replace(together, strategy=replace(together.strategy, schedule=remedy.case.strategy.schedule))
     return (*single, Remedy(text=" with ".join(remedy.text for remedy in single), case=together))
 
 
@@ -57,6 +59,8 @@ def _single(case: Case) -> Iterator[Remedy]:
     training, strategy = case.training, case.strategy
     if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and isinstance(case.model, Model):
         yield Remedy(text="parallel.data_parallel: fsdp", case=_with_fsdp(case))
+    if strategy.pp > 1 and strategy.schedule == "gpipe":
+        yield Remedy(text="parallel.schedule: 1f1b", case=replace(case, strategy=replace(strategy, schedule="1f1b")))
     if training.micro_batch_size > 1 and training.micro_batch_size * training.accumulation <= MOST_MICROBATCHES:
         smaller = replace(training, micro_batch_size=1, accumulation=training.accumulation * training.micro_batch_size)
         yield Remedy(text="training.micro_batch_size: 1", case=replace(case, training=smaller))

@@ -110,14 +110,14 @@ def _check_rank(rank: int | None, cases: Sequence[Case]) -> None:
 
 
 def _simulate(cases: Sequence[Case], *, fold: bool) -> tuple[Report, ...]:
-    from simgpu.api import simulate
+    from simgpu.api import advise, simulate
 
     reports = []
     with watched(len(cases)) as watch:
         for case in cases:
             watch.begin(case.name)
             reports.append(simulate(case, fold=fold))
-    return tuple(reports)
+    return advise(cases, reports, fold=fold)
 
 
 def _write(reports: Sequence[Report], destination: Destination, title: str) -> str | None:

@@ -8,6 +8,7 @@ from simgpu.config.findings import Findings
 from simgpu.config.inputs import Inputs
 from simgpu.config.layout import plan_layout
 from simgpu.config.magnitude import check_magnitude
+from simgpu.config.nccl_choice import nccl_settings
 from simgpu.config.recipe import build_training
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.config.structure import check_structure
@@ -42,6 +43,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     if scenario is None:
         return None
     refuse_unbuilt(scenario, findings)
+    nccl = nccl_settings(scenario, findings)
     model = inputs.model(scenario.model, findings) if findings.sound("model") else None
     cluster = None
     if findings.sound("cluster"):
@@ -81,6 +83,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         training=training,
         strategy=strategy,
         network_free=scenario.network == "free",
+        nccl=nccl,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
         warnings=(*_warnings(scenario, training, strategy), *inputs.warnings(scenario.model)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
@@ -30,6 +31,8 @@ class Case:
         Its world size is the cluster's number of GPUs.
     network_free : bool
         Communication costs nothing.
+    nccl : NcclSettings
+        NCCL's version and environment variables.
     price_per_gpu_hour : float or None
         In any currency.
     train_tokens : int or None
@@ -44,6 +47,7 @@ class Case:
     training: Training
     strategy: Strategy
     network_free: bool = False
+    nccl: NcclSettings = CURRENT
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
     warnings: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Gpus, Nodes, Ratio, Text
+from simgpu.config.quantity import ANY_CASE, Count, Flag, Gpus, Nodes, Ratio, Text
 
 
 class FabricBlock(Block):
@@ -19,6 +19,8 @@ class FabricBlock(Block):
     """Nodes that share one leaf switch; with rails, the nodes of one pod."""
     link: Text | None = None
     """Type of the NICs' ports, such as 'IB NDR 400G', where it differs from the topology's."""
+    sharp: Flag | None = None
+    """The switches add up in the network (InfiniBand SHARP)."""
 
 
 class ClusterBlock(Block):

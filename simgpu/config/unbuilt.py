@@ -61,7 +61,6 @@ UNBUILT: Final = (
     Unbuilt(path="fsdp.limit_all_gathers", what="simulate FSDP 1's gather limit"),
     Unbuilt(path="fsdp.cpu_offload", what="simulate FSDP's CPU offload", allowed=(False,)),
     Unbuilt(path="distributed_optimizer", what="simulate Megatron's distributed optimizer"),
-    Unbuilt(path="network.nccl", what="simulate forced NCCL choices"),
     Unbuilt(path="software", what="simulate this software generation", allowed=("flash",)),
     Unbuilt(path="software.preset", what="simulate this software generation", allowed=("flash",)),
     Unbuilt(path="software.host_issue_ns", what="simulate the host's issue cost"),

@@ -44,7 +44,7 @@ def disturbance(cost: TransferCost, links: tuple[Link, ...]) -> Disturbance | No
     if not cost.loads or not cost.stream_ns:
         return None
     kinds: Mapping[str, None] = dict.fromkeys(links[load.link].kind for load in cost.loads)
-    if cost.algorithm == "nvls":
+    if cost.algorithm in ("nvls", "nvls_tree"):
         ctas = CTAS_NVLS
     elif "nvlink" in kinds:
         ctas = CTAS_NVLINK

@@ -11,7 +11,7 @@ from simgpu.hardware.link_type import LinkType, link_type
 from simgpu.hardware.reading import Reading
 from simgpu.units import QuantityError, parse_number
 
-FIELDS: Final = ("kind", "nodes_per_leaf", "oversubscription", "link")
+FIELDS: Final = ("kind", "nodes_per_leaf", "oversubscription", "link", "sharp")
 _KINDS: Final[Mapping[str, str]] = {
     "rail": "rail",
     "rail_optimised": "rail",
@@ -40,6 +40,8 @@ class Fabric:
         Bandwidth from the NICs into a leaf over bandwidth from it to the spine.
     port : LinkType or None
         What the NICs' ports are, when not what the topology file says.
+    sharp : bool
+        The switches add up in the network (InfiniBand SHARP), so that NCCL's CollNet and multi-node NVLS can run.
 
     Notes
     -----
@@ -51,6 +53,7 @@ class Fabric:
     nodes_per_leaf: int
     oversubscription: float
     port: LinkType | None = None
+    sharp: bool = False
 
     def leaf(self, node: int, nic: int, nics: int) -> int:
         """Leaf of a node's NIC.
@@ -136,6 +139,9 @@ def read_fabric(own: object, override: Mapping[str, Any] | None, reading: Readin
             reading.problem("fabric.oversubscription", problem, value=value, allowed=_OVERSUBSCRIPTIONS)
             oversubscription = 1.0
     name = reading.text(fields, "link", "fabric")
+    sharp = fields.get("sharp", False)
+    if not isinstance(sharp, bool):
+        reading.problem("fabric.sharp", "is neither true nor false", value=sharp, allowed="true, false")
     return Fabric(
         kind=_KINDS.get(kind, kind),
         nodes_per_leaf=reading.whole(
@@ -143,4 +149,5 @@ def read_fabric(own: object, override: Mapping[str, Any] | None, reading: Readin
         ),
         oversubscription=oversubscription,
         port=reading.lookup(partial(link_type, name, network=True), "fabric.link") if name else None,
+        sharp=sharp is True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.costs.optimizer import optimizer_ops
 from simgpu.costs.transfers import program_links
 from simgpu.hardware.cluster import Cluster
@@ -30,6 +31,7 @@ def lower(
     strategy: Strategy,
     *,
     network_free: bool = False,
+    nccl: NcclSettings = CURRENT,
 ) -> Program:
     """Write the Program of one training step.
 
@@ -42,6 +44,8 @@ def lower(
     strategy : Strategy
     network_free : bool
         Every transfer takes no time; ranks still wait for each other.
+    nccl : NcclSettings
+        Version and settings of NCCL.
 
     Returns
     -------
@@ -52,6 +56,8 @@ def lower(
     ------
     ScenarioError, ModelError
         When the model cannot be divided as asked.
+    TopologyError
+        When NCCL is forced to what a group cannot run.
     """
     mesh = Mesh(degrees={axis: getattr(strategy, axis) for axis in strategy.order})
     stages = _stages(model, training, strategy)
@@ -75,7 +81,7 @@ def lower(
         Rank(role=mesh.coordinates(rank)["pp"], groups=bindings[rank], members=(rank,)) for rank in range(mesh.size)
     )
     links = () if network_free else program_links(cluster)
-    transfers = price_transfers(cluster, roles, ranks, groups, free=network_free)
+    transfers = price_transfers(cluster, roles, ranks, groups, free=network_free, nccl=nccl)
     disturbances, transfers = mark_disturbances(transfers, links)
     return Program(
         roles=roles,

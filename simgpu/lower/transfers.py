@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.costs.interference import disturbance
 from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
@@ -14,7 +15,13 @@ FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
 
 
 def price_transfers(
-    cluster: Cluster, roles: Sequence[Role], ranks: Sequence[Rank], groups: Sequence[Group], *, free: bool
+    cluster: Cluster,
+    roles: Sequence[Role],
+    ranks: Sequence[Rank],
+    groups: Sequence[Group],
+    *,
+    free: bool,
+    nccl: NcclSettings = CURRENT,
 ) -> dict[tuple[int, TransferKey], TransferCost]:
     """Cost of each distinct transfer of each group.
 
@@ -22,6 +29,8 @@ def price_transfers(
     ----------
     free : bool
         Communication costs nothing (``network: free``).
+    nccl : NcclSettings
+        Version and settings of NCCL.
     """
     wanted = [_keys(role) for role in roles]
     prices = {}
@@ -30,7 +39,7 @@ def price_transfers(
             key for member in group.members for key in wanted[ranks[member].role].get(group.communicator, ())
         )
         for key in keys:
-            prices[index, key] = FREE if free else _price(cluster, group, key)
+            prices[index, key] = FREE if free else _price(cluster, group, key, nccl)
     return prices
 
 
@@ -45,10 +54,10 @@ def mark_disturbances(
     return listed, {name: replace(cost, disturbance=place[taken[name]]) for name, cost in transfers.items()}
 
 
-def _price(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
+def _price(cluster: Cluster, group: Group, key: TransferKey, nccl: NcclSettings) -> TransferCost:
     if key.source >= 0:
-        return point_to_point(cluster, group.members[key.source], group.members[key.target], key.bytes)
-    return collective(cluster, group.members, key.kind, key.bytes)
+        return point_to_point(cluster, group.members[key.source], group.members[key.target], key.bytes, nccl)
+    return collective(cluster, group.members, key.kind, key.bytes, nccl)
 
 
 def _keys(role: Role) -> Mapping[str, dict[TransferKey, None]]:

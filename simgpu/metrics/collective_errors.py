@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.errors import SimGPUError
 from simgpu.hardware.cluster import Cluster
 from simgpu.metrics.collective_sweep import price
@@ -27,6 +28,8 @@ class MeasuredCollective:
     size_bytes : int, bytes
         Payload as nccl-tests counts it.
     time_ns : float, nanoseconds
+    nccl : NcclSettings
+        Version and forced choices that the table states.
     """
 
     series: str
@@ -35,6 +38,7 @@ class MeasuredCollective:
     members: tuple[int, ...]
     size_bytes: int
     time_ns: float
+    nccl: NcclSettings = CURRENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +112,9 @@ class TableErrors:
         return tuple(sorted(self.priced, key=lambda row: -abs(row.error))[:count])
 
 
-def price_table(rows: Iterable[MeasuredCollective], skipped: Iterable[Skipped] = ()) -> TableErrors:
+def price_table(
+    rows: Iterable[MeasuredCollective], skipped: Iterable[Skipped] = (), *, measured: bool = True
+) -> TableErrors:
     """Price every row of a measured table and sum its errors up by series.
 
     Parameters
@@ -116,6 +122,8 @@ def price_table(rows: Iterable[MeasuredCollective], skipped: Iterable[Skipped] =
     rows : iterable of MeasuredCollective
     skipped : iterable of Skipped
         What was set aside before; rows that have no price join them.
+    measured : bool
+        Whether SimGPU's own measured rows may give the predictions; otherwise all are constructed.
 
     Returns
     -------
@@ -136,7 +144,7 @@ def price_table(rows: Iterable[MeasuredCollective], skipped: Iterable[Skipped] =
     left = list(skipped)
     for row in rows:
         try:
-            cost = price(row.cluster, row.members, row.kind, row.size_bytes)
+            cost = price(row.cluster, row.members, row.kind, row.size_bytes, row.nccl, measured=measured)
         except SimGPUError as error:
             left.append(Skipped(series=row.series, reason=str(error)))
             continue
@@ -145,14 +153,36 @@ def price_table(rows: Iterable[MeasuredCollective], skipped: Iterable[Skipped] =
     by_series: dict[str, list[PricedCollective]] = {}
     for one in priced:
         by_series.setdefault(one.measured.series, []).append(one)
-    whole = _sum_up("", priced) if priced else None
+    _, mape, bias = mean_errors(priced)
     return TableErrors(
         priced=tuple(priced),
-        series=tuple(_sum_up(name, found) for name, found in by_series.items()),
-        mape=None if whole is None else whole.mape,
-        bias=None if whole is None else whole.bias,
+        series=tuple(_series(name, found) for name, found in by_series.items()),
+        mape=mape,
+        bias=bias,
         skipped=_merged(left),
     )
+
+
+def mean_errors(rows: Sequence[PricedCollective]) -> tuple[int, float | None, float | None]:
+    """Sum rows up.
+
+    Parameters
+    ----------
+    rows : sequence of PricedCollective
+
+    Returns
+    -------
+    int
+        How many.
+    float or None
+        Mean of the errors' sizes; None without rows.
+    float or None
+        Mean of the errors.
+    """
+    if not rows:
+        return 0, None, None
+    errors = [row.error for row in rows]
+    return len(rows), sum(abs(error) for error in errors) / len(rows), sum(errors) / len(rows)
 
 
 def errors_to_json(found: TableErrors) -> dict[str, Any]:
@@ -174,11 +204,9 @@ def errors_to_json(found: TableErrors) -> dict[str, Any]:
     }
 
 
-def _sum_up(series: str, rows: Sequence[PricedCollective]) -> SeriesError:
-    errors = [row.error for row in rows]
-    return SeriesError(
-        series=series, n=len(rows), mape=sum(abs(error) for error in errors) / len(rows), bias=sum(errors) / len(rows)
-    )
+def _series(name: str, rows: Sequence[PricedCollective]) -> SeriesError:
+    n, mape, bias = mean_errors(rows)
+    return SeriesError(series=name, n=n, mape=mape or 0.0, bias=bias or 0.0)
 
 
 def _merged(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:

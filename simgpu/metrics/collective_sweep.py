@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from simgpu.costs.transfers import collective, point_to_point
+from simgpu.costs.collectives.settings import CURRENT, NcclSettings
+from simgpu.costs.send_ring import ring_of_sends
+from simgpu.costs.transfers import collective
 from simgpu.dtypes import DType
 from simgpu.errors import ProgramError
 from simgpu.hardware.cluster import Cluster
 from simgpu.metrics.communication import bus_bandwidth
-from simgpu.program import Load, TransferCost
-
-KINDS: Final[Mapping[str, str]] = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "broadcast": "broadcast",
-    "all_to_all": "all_to_all",
-    "alltoall": "all_to_all",
-    "sendrecv": "send_recv",
-    "send_recv": "send_recv",
-}
-"""Names a collective may be asked for by, and what SimGPU calls it; nccl-tests' own are among them."""
-
-_SHARED_OUT: Final = ("all_gather", "reduce_scatter", "all_to_all")
-_ALIGNED_BYTES: Final = 16  # nccl-tests rounds each rank's share down to this
+from simgpu.metrics.nccl_tests import kind_of, payload_bytes
+from simgpu.program import TransferCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +81,13 @@ class CollectiveSweep:
 
 
 def sweep_collective(
-    cluster: Cluster, members: tuple[int, ...], kind: str, sizes: Iterable[int], *, dtype: DType = DType.FP32
+    cluster: Cluster,
+    members: tuple[int, ...],
+    kind: str,
+    sizes: Iterable[int],
+    *,
+    dtype: DType = DType.FP32,
+    nccl: NcclSettings = CURRENT,
 ) -> CollectiveSweep:
     """Price a collective at several sizes.
 
@@ -103,11 +97,13 @@ def sweep_collective(
     members : tuple of int
         Ranks; the first is the root of a broadcast, and a send-receive goes round in their order.
     kind : str
-        A key of `KINDS`.
+        A key of `simgpu.metrics.nccl_tests.KINDS`.
     sizes : iterable of int, bytes
         Rounded down as nccl-tests does: to whole elements, and to 16 bytes of each rank's share. Sizes that leave
         nothing are dropped.
     dtype : DType
+    nccl : NcclSettings
+        Version and settings of NCCL.
 
     Returns
     -------
@@ -136,73 +132,19 @@ def sweep_collective(
     for asked in sizes:
         size_bytes, count = payload_bytes(found, len(members), asked, dtype)
         if size_bytes:
-            rows.append(_row(cluster, members, found, size_bytes, count))
+            rows.append(_row(price(cluster, members, found, size_bytes, nccl), found, len(members), size_bytes, count))
     return CollectiveSweep(kind=found, cluster=cluster, members=members, dtype=dtype, rows=tuple(rows))
 
 
-def kind_of(name: str) -> str:
-    """Look SimGPU's name of a collective up.
-
-    Parameters
-    ----------
-    name : str
-        A key of `KINDS`, in any case, with ``-`` or ``_``, with or without nccl-tests' ``_perf``.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ProgramError
-        For a name that is none.
-
-    Examples
-    --------
-    >>> kind_of("all-reduce"), kind_of("alltoall_perf")
-    ('all_reduce', 'all_to_all')
-    """
-    plain = name.strip().lower().replace("-", "_").removesuffix("_perf")
-    if plain not in KINDS:
-        raise ProgramError(f"{name!r} is no collective that SimGPU prices; allowed: {', '.join(KINDS)}")
-    return KINDS[plain]
-
-
-def payload_bytes(kind: str, n: int, asked: int, dtype: DType) -> tuple[int, int]:
-    """Round a size as nccl-tests does.
-
-    Parameters
-    ----------
-    kind : str
-    n : int
-        Ranks.
-    asked : int, bytes
-    dtype : DType
-
-    Returns
-    -------
-    int, bytes
-        The payload.
-    int, elements
-        nccl-tests' count.
-
-    Notes
-    -----
-    ``*GetCollByteCount`` of NVIDIA/nccl-tests src: where ranks hold shares, a share is a multiple of 16 bytes.
-
-    Examples
-    --------
-    >>> payload_bytes("all_reduce", 3, 1003, DType.FP32), payload_bytes("all_gather", 3, 1003, DType.FP32)
-    ((1000, 250), (960, 80))
-    """
-    if kind not in _SHARED_OUT:
-        count = asked // dtype.bytes
-        return count * dtype.bytes, count
-    share_bytes = asked // dtype.bytes // n * dtype.bytes // _ALIGNED_BYTES * _ALIGNED_BYTES
-    return share_bytes * n, share_bytes // dtype.bytes
-
-
-def price(cluster: Cluster, members: tuple[int, ...], kind: str, size_bytes: int) -> TransferCost:
+def price(
+    cluster: Cluster,
+    members: tuple[int, ...],
+    kind: str,
+    size_bytes: int,
+    nccl: NcclSettings = CURRENT,
+    *,
+    measured: bool = True,
+) -> TransferCost:
     """Price one size of one kind.
 
     Parameters
@@ -213,14 +155,17 @@ def price(cluster: Cluster, members: tuple[int, ...], kind: str, size_bytes: int
     kind : str
         SimGPU's name; ``send_recv`` is nccl-tests' sendrecv: every rank sends to the next, and the last to the first.
     size_bytes : int, bytes
+    nccl : NcclSettings
+    measured : bool
+        Whether measured rows may give the time.
 
     Returns
     -------
     TransferCost
     """
     if kind == "send_recv":
-        return _ring_of_sends(cluster, members, size_bytes)
-    return collective(cluster, members, kind, size_bytes)
+        return ring_of_sends(cluster, members, size_bytes, nccl, measured=measured)
+    return collective(cluster, members, kind, size_bytes, nccl, measured=measured)
 
 
 def sweep_to_json(sweep: CollectiveSweep) -> dict[str, Any]:
@@ -259,44 +204,17 @@ def sweep_to_json(sweep: CollectiveSweep) -> dict[str, Any]:
     }
 
 
-def _row(cluster: Cluster, members: tuple[int, ...], kind: str, size_bytes: int, count: int) -> SweepRow:
-    cost = price(cluster, members, kind, size_bytes)
+def _row(cost: TransferCost, kind: str, n: int, size_bytes: int, count: int) -> SweepRow:
     time_ns = cost.latency_ns + cost.stream_ns
     return SweepRow(
         size_bytes=size_bytes,
         count=count,
         time_ns=time_ns,
         algbw_gb_per_s=size_bytes / time_ns,
-        busbw_gb_per_s=bus_bandwidth(kind, len(members), size_bytes, time_ns) / 1e9,
+        busbw_gb_per_s=bus_bandwidth(kind, n, size_bytes, time_ns) / 1e9,
         algorithm=cost.algorithm,
-        protocol="",
+        protocol=cost.protocol,
         latency_share=cost.latency_ns / time_ns,
         bottleneck=cost.bottleneck,
         source=cost.source,
-    )
-
-
-def _ring_of_sends(cluster: Cluster, members: tuple[int, ...], size_bytes: int) -> TransferCost:
-    """All sends at once: each is slowed down by as much as its fullest link carries more than it alone would put on."""
-    sends = [point_to_point(cluster, members[index - 1], rank, size_bytes) for index, rank in enumerate(members)]
-    loads: dict[int, int] = {}
-    for send in sends:
-        for load in send.loads:
-            loads[load.link] = loads.get(load.link, 0) + load.bytes
-    last, stream_ns, full = sends[0], 0.0, 0
-    for send in sends:
-        alone_s = max(load.bytes / cluster.links[load.link].bytes_per_s for load in send.loads)
-        together_s, link = max(
-            (loads[load.link] / cluster.links[load.link].bytes_per_s, -load.link) for load in send.loads
-        )
-        slowed_ns = send.stream_ns * together_s / alone_s
-        if send.latency_ns + slowed_ns > last.latency_ns + stream_ns:
-            last, stream_ns, full = send, slowed_ns, -link
-    return TransferCost(
-        latency_ns=last.latency_ns,
-        stream_ns=round(stream_ns),
-        loads=tuple(Load(link=link, bytes=loads[link]) for link in sorted(loads)),
-        algorithm="p2p",
-        source=last.source,
-        bottleneck=cluster.links[full].name,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simgpu.metrics.report import Report
-from simgpu.metrics.verdict import NOTABLE, WORDS, describe_bubble, describe_overflow, lost_time, percent
+from simgpu.metrics.verdict import NOTABLE, WORDS, describe_bubble, lost_time, percent
+
+CHANGES_NAMED = 3
 
 
 def compare(reports: Sequence[Report]) -> str:
@@ -33,7 +35,7 @@ def compare(reports: Sequence[Report]) -> str:
         ]
     else:
         lines += [f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report))}" for report in fitting]
-    lines += [f"{report.name}: {describe_overflow(report)}" for report in reports if not report.fits]
+    lines += [f"{report.name}: {report.verdict}" for report in reports if not report.fits]
     return "\n".join(lines)
 
 
@@ -58,6 +60,8 @@ def _against(base: Report, other: Report) -> str:
         text = f"{left} {verb} {ratio:.2f}× faster than {right}{efficiency}"
     else:
         text = f"{left} {verb} {1 / ratio:.2f}× slower than {right}{efficiency}"
+    if abs(other.tokens_per_s * other.step_time_ns / (base.tokens_per_s * base.step_time_ns) - 1) > NOTABLE:
+        text += " in tokens/s"
     if other.gpus != base.gpus or other.ranks[0].device != base.ranks[0].device:
         reasons = lost_time(other)
         return text + (
@@ -67,7 +71,7 @@ def _against(base: Report, other: Report) -> str:
 
 
 def _changes(base: Report, other: Report) -> str:
-    """Name the two classes whose time per token changed most, with their shares of the two steps."""
+    """Name the classes whose time per token changed most, with their shares of the two steps."""
     scale = base.tokens_per_s * base.step_time_ns / (other.tokens_per_s * other.step_time_ns)  # base's tokens per step
     changes = sorted(
         (
@@ -77,9 +81,9 @@ def _changes(base: Report, other: Report) -> str:
         key=lambda change: -abs(change[0]),
     )
     texts = []
-    for change, name in changes[:2]:
+    for change, name in changes[:CHANGES_NAMED]:
         before, after = (report.breakdown_ns[name] / report.step_time_ns for report in (base, other))
-        if abs(change) >= NOTABLE and (after - before) * change > 0:  # a share can grow while the time shrinks
+        if abs(change) >= NOTABLE:
             left = describe_bubble(other) if name == "bubble" else ""
             texts.append(f"{WORDS[name]} {percent(before)} → {percent(after)}{left}")
     return f": of the step, {', '.join(texts)}" if texts else ""

@@ -38,7 +38,8 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
     tokens_per_s = facts.tokens / seconds if seconds else 0.0
     peak = max(ranks, key=lambda rank: rank.peak_memory_bytes / rank.capacity_bytes)
     available = facts.peak_flops_per_s * gpus * seconds
-    hours = facts.train_tokens / tokens_per_s / 3600 if facts.train_tokens and tokens_per_s else None
+    fits = all(rank.peak_memory_bytes <= rank.capacity_bytes for rank in ranks)
+    hours = facts.train_tokens / tokens_per_s / 3600 if fits and facts.train_tokens and tokens_per_s else None
     gpu_hours = hours * gpus if hours is not None else None
     priced = gpu_hours is not None and facts.price_per_gpu_hour is not None
     return Report(
@@ -61,7 +62,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         peak_memory_bytes=peak.peak_memory_bytes,
         memory_by_category_bytes=peak.memory_at_peak_bytes,
         capacity_bytes=peak.capacity_bytes,
-        fits=all(rank.peak_memory_bytes <= rank.capacity_bytes for rank in ranks),
+        fits=fits,
         verdict="",
         warnings=(*facts.warnings, *_warnings(timeline, peak)),
         hours=hours,

@@ -33,6 +33,7 @@ LINK_WORDS = {
 NOTABLE = 0.005
 """Shares of the step below this are not worth a sentence."""
 MOSTLY = 0.5
+FURTHER = "split the model further (parallel.tp, parallel.pp), shorten the sequence or use more GPUs"
 
 
 def describe_run(report: Report, remedies: Sequence[tuple[str, Report]] = ()) -> str:
@@ -77,12 +78,12 @@ def describe_overflow(report: Report) -> str:
 def describe_remedies(remedies: Sequence[tuple[str, Report]]) -> str:
     """Name a simulated change that fits; when none does, how near the best one comes."""
     if not remedies:
-        return ". To fit, split the model over more GPUs (parallel.tp, parallel.pp, sharded data parallelism)"
+        return f". To fit, {FURTHER}"
     for text, changed in remedies:
         if changed.fits:
             return f". Fits with {text} ({changed.peak_memory_bytes / GIB:.1f} GiB)"
     text, best = min(remedies, key=lambda item: item[1].peak_memory_bytes)
-    return f". Even {text} needs {best.peak_memory_bytes / GIB:.1f} GiB: split the model over more GPUs"
+    return f". Even {text} needs {best.peak_memory_bytes / GIB:.1f} GiB: {FURTHER}"
 
 
 def describe_bubble(report: Report) -> str:
@@ -140,11 +141,9 @@ def _over(report: Report, name: str) -> str:
     if not moved:
         return ""
     busiest = max(moved, key=lambda transfer: transfer.count * transfer.mean_ns)
-    latency = busiest.latency_share
+    latency, kind = busiest.latency_share, kinds[busiest.bottleneck]
     if busiest.crosses_network:
-        return (
-            f" over the network ({percent(latency)} latency, {percent(1 - latency)} bandwidth of {busiest.bottleneck})"
-        )
-    kind = kinds[busiest.bottleneck]
+        where = "over the network" if kind == "network" else "between nodes"
+        return f" {where} ({percent(latency)} latency, {percent(1 - latency)} bandwidth of {busiest.bottleneck})"
     over = LINK_WORDS.get(kind, kind)
     return f" over {over}" if latency <= MOSTLY else f" over {over}, {percent(latency)} of it latency"

@@ -99,7 +99,6 @@ def test_a_mistake_is_answered_with_its_line_and_a_way_out(write, old, new, line
         ("  data_parallel: hsdp\n", "does not simulate this kind of data parallelism"),
         ("distributed_optimizer: {overlap_grad_reduce: true}\n", "does not simulate Megatron's distributed optimizer"),
         ("zero: {offload_optimizer: {device: cpu}}\n", "does not simulate optimizer offload"),
-        ("network: {nccl: {algo: Ring}}\n", "does not simulate forced NCCL choices"),
         ("software: te\n", "does not simulate this software generation; allowed: flash"),
         ("software: {preset: eager}\n", "does not simulate this software generation; allowed: flash"),
         ("software: {host_issue_ns: 5 us}\n", "does not simulate the host's issue cost"),

@@ -51,13 +51,16 @@ def test_one_slow_cable_delays_what_crosses_it():
 
 
 def test_the_sum_in_the_switch_takes_three_trips():
-    assert added_ns("dgx-h100", 5, tuple(range(8)), "all_reduce", SMALL, link=0) == 3 * 2 * 5_000
+    assert added_ns("dgx-h100", 5, tuple(range(8)), "all_reduce", LARGE, link=0) == 3 * 2 * 5_000
+    assert added_ns("dgx-h100", 5, tuple(range(8)), "all_reduce", SMALL, link=0) == 14 * 2 * 5_000, "a ring, of LL"
 
 
 def test_rings_over_nodes_pay_within_and_between():
-    # Eight GPUs a node: 2 x 14 hops over the switch in two rounds; the chunk that returns over NVLink to the NIC adds
-    # none here. PCIe links to the NICs are part of the network's latency instead.
-    assert added_ns("dgx-a100", 5, tuple(range(16)), "all_reduce", SMALL, link=0, nodes=2) >= 2 * 14 * 2 * 5_000
+    # Eight GPUs a node: 14 hops over the switch in each of two rounds; the chunk that returns over NVLink to the NIC
+    # adds none here. Small messages run a tree: seven hops up a chain and seven down. PCIe links to the NICs are a part
+    # of the network's latency instead.
+    assert added_ns("dgx-a100", 5, tuple(range(16)), "all_reduce", LARGE, link=0, nodes=2) >= 2 * 14 * 2 * 5_000
+    assert added_ns("dgx-a100", 5, tuple(range(16)), "all_reduce", SMALL, link=0, nodes=2) == 2 * 7 * 2 * 5_000
     slow = delayed("dgx-a100", 5, link=1, nodes=2)  # gpu 0-1 to pcie 0
     assert slow.route(0, 8).latency_ns == bundled("dgx-a100", 2).route(0, 8).latency_ns + 2 * 5_000
     assert total_ns(collective(slow, (0, 8), "all_reduce", SMALL)) > total_ns(

@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 
 from simgpu.costs.collectives.cycles import pack_cycles
+from simgpu.costs.collectives.settings import NcclSettings
 from simgpu.costs.transfers import collective, point_to_point, program_links
 from simgpu.errors import ProgramError, TopologyError
 from simgpu.hardware.cluster import build_cluster
@@ -51,21 +52,25 @@ def test_measured_time_never_beats_the_links():
 
 
 def test_group_sizes_without_a_row_are_constructed():
+    # 3 GPUs, 4 steps: the links' time and one copy at 470 GB/s for every 4 steps at 240; 2.2 x (8.4 + 4 x 3.4 us).
     cluster = bundled("dgx-a100")
-    cost = collective(cluster, (0, 1, 2), "all_reduce", 10**9)  # efficiency .858 of 240 GB/s for 3 GPUs
-    assert cost.source == "constructed"
-    assert cost.stream_ns == pytest.approx(4 / 3 * 1e9 / (240 * 0.8585), rel=1e-3)
-    tiny = collective(cluster, (0, 1, 2), "all_reduce", 8)  # base 6.6, 4 LL steps of .6, 1.5 + 3.25 log2(3/2)
-    assert tiny.latency_ns + tiny.stream_ns == pytest.approx(1e3 * (6.6 + 4 * 0.6 + 1.5 + 3.25 * 0.585), rel=1e-3)
+    cost = collective(cluster, (0, 1, 2), "all_reduce", 5 * 10**8)
+    assert (cost.source, cost.algorithm, cost.protocol) == ("constructed", "ring", "Simple")
+    assert cost.stream_ns == pytest.approx(4 / 3 * 5e8 / 240 * (1 + 240 / 470 / 4), rel=1e-6)
+    assert cost.latency_ns == pytest.approx(2.2 * 22_000, abs=2)
+    tiny = collective(cluster, (0, 1, 2), "all_reduce", 8)  # 1.55 x (6.6 us + 4 LL steps of .6)
+    assert tiny.protocol == "LL"
+    assert tiny.latency_ns + tiny.stream_ns == pytest.approx(1.55 * 9_000, abs=2)
 
 
-def test_constructed_latency_grows_to_the_knee_and_no_further():
-    # Three GPUs: knee at 4.5 MB; beyond it 1.4 x (8.4 + 4 x 3.4) = 30.8 us
+def test_small_messages_take_protocols_of_less_bandwidth_and_latency():
+    # LL at 87.7 GB/s of bus bandwidth (NCCL's cap for Ampere), LL128 at .92 of 240, each with its own latency.
     cluster = bundled("dgx-a100")
-    latency = {size: collective(cluster, (0, 1, 2), "all_reduce", size).latency_ns for size in (45 * 10**5, 10**8)}
-    assert set(latency.values()) <= {30_799, 30_800, 30_801}
-    halfway = collective(cluster, (0, 1, 2), "all_reduce", 225 * 10**4).latency_ns
-    assert halfway == pytest.approx((30_800 + 12_401) / 2, abs=2)
+    ll = collective(cluster, (0, 1, 2), "all_reduce", 10**6, NcclSettings(proto="LL"))
+    ll128 = collective(cluster, (0, 1, 2), "all_reduce", 10**6, NcclSettings(proto="LL128"))
+    assert ll.stream_ns == math.ceil(4 / 3 * 1e6 / 87.7)
+    assert ll128.stream_ns == math.ceil(4 / 3 * 1e6 / (0.92 * 240))
+    assert ll128.latency_ns == pytest.approx(1.8 * (14 + 4 * 1.9) * 1e3, abs=1)
 
 
 def test_h100_all_reduce_is_added_up_in_the_switch():
@@ -120,20 +125,21 @@ def test_one_member_a_node_uses_the_members_own_nic():
 
 def test_small_messages_of_one_member_a_node_cost_their_steps():
     cluster = bundled("dgx-a100", 4)
-    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 8)  # 6.6 + 6 x (2.7 + .9) + 1.5 + 3.25
-    assert cost.latency_ns + cost.stream_ns == pytest.approx(32_950, abs=2)
+    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 8)  # 6.6 + 6 x (2.7 + .9)
+    assert cost.protocol == "LL"
+    assert cost.latency_ns + cost.stream_ns == pytest.approx(28_200, abs=5)
 
 
 def test_middling_messages_of_one_member_a_node():
-    cluster = bundled("dgx-a100", 4)
-    # Chunks of 500 kB: LL starts in 33 us but moves twice the bytes; six posted steps and the landing take 140 us.
-    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 4 * 500_000)
-    stream_ns = 6 * 500_000 / 22.8
-    assert cost.stream_ns == pytest.approx(stream_ns, abs=1)
-    assert cost.latency_ns == pytest.approx(min(32_950 + stream_ns, 140_000), abs=2)
-    # Chunks of 1.2 MB: only a slice of 1 MiB waits for each post, the rest hides behind it.
-    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 4 * 1_200_000)
+    cluster, simple = bundled("dgx-a100", 4), NcclSettings(algo="ring", proto="Simple")
+    # Six posted steps and the landing take 140 us; chunks of 1.2 MB hide all but a slice of 1 MiB behind them.
+    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 4 * 1_200_000, simple)
     assert cost.latency_ns + cost.stream_ns == pytest.approx(140_000 + 6 * 2**20 / 22.8, abs=2)
+    cost = collective(cluster, (3, 11, 19, 27), "all_reduce", 4 * 500_000, simple)
+    assert cost.latency_ns + cost.stream_ns == pytest.approx(140_000 + 6 * 500_000 / 22.8, abs=2)
+    ll128 = collective(cluster, (3, 11, 19, 27), "all_reduce", 4 * 500_000, NcclSettings(algo="ring", proto="LL128"))
+    assert ll128.latency_ns == pytest.approx(14_000 + 6 * (4_000 + 900), abs=2)
+    assert ll128.stream_ns == pytest.approx(6 * 500_000 / 20, abs=1)  # one channel's most
 
 
 def test_members_share_the_nics_they_are_near():
@@ -150,7 +156,8 @@ def test_host_staging_loads_memory_both_ways():
     found = loads(cluster, cost)
     assert found["node0/cpu0->memory0"] == found["node0/memory0->cpu0"] == 2 * 24 * 10**6
     assert found["node0/gpu0->cpu0"] == 24 * 10**6
-    assert cost.stream_ns == pytest.approx(1e6 / 0.8, rel=1e-6)
+    # Both ways at once on every card's PCIe link, and a copy at 470 GB/s after two steps at 24.
+    assert cost.stream_ns == pytest.approx(1e6 * (1.18 + 24 / 470 / 2), rel=1e-6)
     four = collective(cluster, (0, 1, 2, 3), "all_reduce", 4 * 10**6)
     assert loads(cluster, four)["node0/cpu0->cpu1"] == 6 * 10**6
     assert four.bottleneck in ("node0/cpu0->cpu1", "node0/cpu1->cpu0")

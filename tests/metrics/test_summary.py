@@ -9,7 +9,7 @@ from simgpu.api import simulate
 from simgpu.engine import play
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.summary import summarize
-from simgpu.metrics.verdict import describe_remedies, describe_run
+from simgpu.metrics.verdict import FURTHER, describe_remedies, describe_run
 from simgpu.program import Record, Wait
 from simgpu.remedies import memory_remedies
 from tests.lower.tiny import TOKENS, tiny
@@ -145,7 +145,10 @@ def test_remedies_are_named_only_when_it_does_not_fit():
         ((0.5, 1.2, 0.4), ". Fits with first (0.5 GiB)"),  # single changes before all together
         ((0.5, 0.6, 0.4), ". Fits with first (0.5 GiB)"),
         ((1.4, 1.2, 0.9), ". Fits with both (0.9 GiB)"),
-        ((1.4, 1.2, 1.1), ". Even both needs 1.1 GiB: split the model over more GPUs"),
+        (
+            (1.4, 1.2, 1.1),
+            f". Even both needs 1.1 GiB: {FURTHER}",
+        ),
     ],
 )
 def test_single_remedies_come_before_all_of_them_together(shares, sentence):

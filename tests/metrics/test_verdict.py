@@ -56,7 +56,7 @@ def test_a_remedy_that_is_named_really_fits_and_one_that_would_not_is_not_named(
         return simgpu.run(mapping)[0].verdict
 
     assert "Even training.recompute: full needs" in verdict(gpus=1)
-    assert "split the model over more GPUs" in verdict(gpus=1)
+    assert "split the model further" in verdict(gpus=1)
     assert "recompute" not in verdict(gpus=8, data_parallel="ddp").partition("Fits with")[2]
 
 

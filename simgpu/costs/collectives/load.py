@@ -3,10 +3,94 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 
 from simgpu.hardware.cluster import Cluster
 from simgpu.program import Load, TransferCost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossings:
+    """How often equal shares of some bytes cross each link.
+
+    Parameters
+    ----------
+    shares : int
+        Parts that the bytes are cut in: channels, or halves of them.
+    links : tuple of int
+        Links used, ascending.
+    counts : tuple of tuple of int
+        For each link ``counts[i][s]`` is how often shares 0 to s cross it in all.
+    """
+
+    shares: int
+    links: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    def loads(self, bytes: int) -> dict[int, int]:
+        """Bytes on each link.
+
+        Shares are whole bytes and sum to ``bytes``: the first ones take one byte more where it does not divide.
+
+        Examples
+        --------
+        >>> crossings([{7: 1}, {7: 1, 9: 2}]).loads(101)
+        {7: 101, 9: 100}
+        """
+        share, extra = divmod(bytes, self.shares)
+        loads = {}
+        for link, counts in zip(self.links, self.counts, strict=True):
+            load = share * counts[-1] + (counts[extra - 1] if extra else 0)
+            if load:
+                loads[link] = load
+        return loads
+
+
+def crossings(shares: Iterable[Mapping[int, int]]) -> Crossings:
+    """Sum up how often each share crosses each link.
+
+    Parameters
+    ----------
+    shares : iterable of mapping of int to int
+        Times by link, for each share.
+
+    Returns
+    -------
+    Crossings
+    """
+    listed = list(shares)
+    links = sorted({link for share in listed for link in share})
+    return Crossings(
+        shares=len(listed),
+        links=tuple(links),
+        counts=tuple(tuple(accumulate(share.get(link, 0) for share in listed)) for link in links),
+    )
+
+
+def merged(*parts: Mapping[int, int]) -> dict[int, int]:
+    """Add loads up.
+
+    Parameters
+    ----------
+    *parts : mapping of int to int
+        Bytes on each link.
+
+    Returns
+    -------
+    dict of int to int
+
+    Examples
+    --------
+    >>> merged({1: 5}, {1: 2, 4: 1})
+    {1: 7, 4: 1}
+    """
+    loads: dict[int, int] = {}
+    for part in parts:
+        for link, bytes in part.items():
+            loads[link] = loads.get(link, 0) + bytes
+    return loads
 
 
 def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str]:
@@ -36,7 +120,14 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
 
 
 def transfer(
-    loads: Mapping[int, int], *, total_ns: float, stream_ns: float, algorithm: str, source: str, bottleneck: str
+    loads: Mapping[int, int],
+    *,
+    total_ns: float,
+    stream_ns: float,
+    algorithm: str,
+    source: str,
+    bottleneck: str,
+    protocol: str = "",
 ) -> TransferCost:
     """Make the record; the total is rounded once, so that more bytes are never faster.
 
@@ -48,7 +139,7 @@ def transfer(
         Bytes on each link.
     total_ns, stream_ns : float, nanoseconds
         Whole time alone, and the part of it that bandwidth explains.
-    algorithm, source : str
+    algorithm, source, protocol : str
         As in `TransferCost`.
     bottleneck : str
         The link that limits the transfer alone, as `slowest_link` finds it; not the one that is full under sharing.
@@ -70,4 +161,5 @@ def transfer(
         algorithm=algorithm,
         source=source,
         bottleneck=bottleneck,
+        protocol=protocol,
     )

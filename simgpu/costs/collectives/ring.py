@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from simgpu.costs.collectives.knee import (
-    constructed_efficiency,
-    constructed_latency_ns,
-    measured_knee,
-    one_per_node_ns,
-)
+from simgpu.costs.collectives.duration import ring_ns
+from simgpu.costs.collectives.graph import graph_of
+from simgpu.costs.collectives.knee import measured_row
 from simgpu.costs.collectives.load import slowest_link, transfer
+from simgpu.costs.collectives.request import Request
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.costs.collectives.shape import shape_of
 from simgpu.hardware.cluster import Cluster
 from simgpu.program import TransferCost
 
 
-def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> TransferCost:
+def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int, request: Request) -> TransferCost:
     """Price a collective run on rings.
 
     Notes
     -----
     Every hop carries 2(n-1)/n of an all-reduce's payload, (n-1)/n of an all-gather's output or a reduce-scatter's
     input, all of a broadcast; shared equally by the channels. Time: measured rows of
-    ``simgpu/data/collective_fits.csv`` on one NVSwitch, else constructed (`simgpu.costs.collectives.knee`).
+    ``simgpu/data/collective_fits.csv``, else constructed (`simgpu.costs.collectives.duration`).
 
     Latency that a topology gives its links on top of their types' is paid at every step of the ring: a chunk crosses
     n - 1 hops a round, so 1 us more on each hop makes an all-reduce of 8 slower by 14 us, whatever its size (the chunks
@@ -37,6 +35,8 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
         ``all_reduce``, ``all_gather``, ``reduce_scatter`` or ``broadcast``.
     bytes : int
         Payload, as NCCL counts it.
+    request : Request
+        Protocol and settings.
 
     Returns
     -------
@@ -50,25 +50,19 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int) -> T
         When members cannot reach each other.
     """
     n, shape = len(members), shape_of(kind)
-    rings = rings_of(cluster, tuple(sorted(members)), members[0] if shape.rooted else None)
+    ordered = tuple(sorted(members))
+    rings = rings_of(cluster, ordered, members[0] if shape.rooted else None)
     loads = rings.loads(shape.hop_bytes(n, bytes))
     link_ns, bottleneck = slowest_link(cluster, loads)
-    gpu = cluster.gpu(members[0])
-    knee = measured_knee(gpu, kind, n) if rings.way == "switch" else None
+    total_ns, stream_ns = ring_ns(
+        graph_of(cluster, ordered), request.candidate(), shape, bytes, link_ns,
+        rings.network_latency_ns, rings.channels,
+    )  # fmt: skip
+    knee = measured_row(cluster, members, kind) if request.measured else None
     if knee is not None:
-        stream_ns = max(knee.stream_ns(bytes * shape.bus_factor(n)), link_ns)
-        total_ns, source = knee.latency_ns(bytes) + stream_ns, "measured"
-    else:
-        stream_ns, source = link_ns / constructed_efficiency(rings.way, n), "constructed"
-        if rings.nodes > 1 and rings.most_per_node == 1:
-            chunk = (bytes if shape.rooted else bytes / n) / rings.channels
-            total_ns = one_per_node_ns(shape, n, rings.network_latency_ns, stream_ns, chunk)
-        else:
-            blackwell = gpu.arch.startswith("Blackwell")
-            total_ns = stream_ns + constructed_latency_ns(
-                shape, n, rings.nodes, rings.inside, rings.network_latency_ns, blackwell, bytes
-            )
+        total_ns, stream_ns = knee.times_ns(bytes, shape.bus_factor(n), link_ns, total_ns)
     total_ns += shape.rounds * rings.added_latency_ns
     return transfer(
-        loads, total_ns=total_ns, stream_ns=stream_ns, algorithm="ring", source=source, bottleneck=bottleneck
-    )
+        loads, total_ns=total_ns, stream_ns=stream_ns, algorithm="ring", protocol=request.protocol,
+        source="constructed" if knee is None else "measured", bottleneck=bottleneck,
+    )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final
 
 from simgpu.costs.collectives.cycles import pack_cycles
+from simgpu.costs.collectives.load import Crossings, crossings
 from simgpu.hardware.cluster import Cluster
 
 # How hops of a group travel, best first; a ring is as good as its worst hop.
@@ -37,10 +38,8 @@ class Rings:
         most in one round: NCCL's constants and the measured rows hold the types' own latency already. A chunk of an
         unrooted collective on one node skips one hop of the ring, so this is the sum over all hops less the least;
         over nodes it is the hops of the network that the price skips. The slowest channel counts.
-    links : tuple of int
-        Links used, ascending.
-    crossings : tuple of tuple of int
-        For each link ``crossings[i][c]`` is how often channels 0 to c cross it in all.
+    crossings : Crossings
+        Links that the channels cross.
     """
 
     channels: int
@@ -50,22 +49,16 @@ class Rings:
     most_per_node: int
     network_latency_ns: int
     added_latency_ns: int
-    links: tuple[int, ...]
-    crossings: tuple[tuple[int, ...], ...]
+    crossings: Crossings
+
+    @property
+    def links(self) -> tuple[int, ...]:
+        """Links used, ascending."""
+        return self.crossings.links
 
     def loads(self, hop_bytes: int) -> dict[int, int]:
-        """Bytes on each link when each hop carries ``hop_bytes`` over all channels together.
-
-        Shares are whole bytes and sum to ``hop_bytes``: the first channels take one byte more where it does not
-        divide.
-        """
-        share, extra = divmod(hop_bytes, self.channels)
-        loads = {}
-        for link, counts in zip(self.links, self.crossings, strict=True):
-            load = share * counts[-1] + (counts[extra - 1] if extra else 0)
-            if load:
-                loads[link] = load
-        return loads
+        """Bytes on each link when each hop carries ``hop_bytes`` over all channels together."""
+        return self.crossings.loads(hop_bytes)
 
 
 def rings_of(cluster: Cluster, members: tuple[int, ...], root: int | None) -> Rings:
@@ -105,7 +98,7 @@ def rings_of(cluster: Cluster, members: tuple[int, ...], root: int | None) -> Ri
 
 
 def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None) -> Rings:
-    orders = {node: _orders(cluster, ranks) for node, ranks in by_node.items()}
+    orders = {node: orders_of(cluster, ranks) for node, ranks in by_node.items()}
     channels: list[_Channel] = []
     if len(by_node) == 1:
         for order in next(iter(orders.values())):
@@ -115,10 +108,9 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
                     channel.inside(cluster, a, b)
             channels.append(channel)
     else:
-        doors = {node: _doors(cluster, ranks) for node, ranks in by_node.items()}
+        doors = {node: doors_of(cluster, ranks) for node, ranks in by_node.items()}
         fewest = min(len(found) for found in doors.values())
         channels = [_across(cluster, orders, doors, number, root) for number in range(fewest)]
-    links = sorted({link for channel in channels for link in channel.counts})
     return Rings(
         channels=len(channels),
         way=_worst(way for channel in channels for way in channel.ways),
@@ -130,8 +122,7 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
             sum(channel.added_ns) - (min(channel.added_ns) if root is None and len(by_node) == 1 else 0)
             for channel in channels
         ),
-        links=tuple(links),
-        crossings=tuple(tuple(accumulate(channel.counts.get(link, 0) for channel in channels)) for link in links),
+        crossings=crossings(channel.counts for channel in channels),
     )
 
 
@@ -152,7 +143,7 @@ class _Channel:
         route = cluster.route(a, b)
         self.cross(route.links)
         self.added_ns.append(route.added_latency_ns)
-        self.ways.append(_way(cluster, a, b))
+        self.ways.append(way_of(cluster, a, b))
 
 
 def _across(
@@ -168,7 +159,7 @@ def _across(
     for node, found in orders.items():
         nic, entry = doors[node][number]
         first = entry if root is None or root not in found[0] else root
-        chains[node] = _chain(cluster, found[number % len(found)], first, nic)
+        chains[node] = chain_from(cluster, found[number % len(found)], first, nic)
     nodes = list(chains)
     if root is not None:  # start where the data is
         start = nodes.index(cluster.node_of(root))
@@ -183,7 +174,7 @@ def _across(
         leave = chain[-1]
         if (
             leave != entry
-            and _way(cluster, leave, entry) in ("direct", "switch")
+            and way_of(cluster, leave, entry) in ("direct", "switch")
             and cluster.nic_distance(leave, nic) > cluster.nic_distance(entry, nic)
         ):
             channel.inside(cluster, leave, entry)
@@ -195,7 +186,7 @@ def _across(
     return channel
 
 
-def _doors(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def doors_of(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Pairs of NIC and the first member that is nearest to it, by NIC."""
     found: dict[int, int] = {}
     for rank in ranks:
@@ -203,13 +194,13 @@ def _doors(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...
     return tuple(sorted(found.items()))
 
 
-def _chain(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> list[int]:
+def chain_from(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> list[int]:
     """Members of one node from ``first`` on; the last one as near to the NIC as the links allow."""
     start = order.index(first)
     chain = [*order[start:], *order[:start]]
     if len(chain) < 3:
         return chain
-    if _way(cluster, chain[0], chain[1]) == "direct":  # only the two ring neighbours can be last
+    if way_of(cluster, chain[0], chain[1]) == "direct":  # only the two ring neighbours can be last
         if cluster.nic_distance(chain[1], nic) < cluster.nic_distance(chain[-1], nic):
             chain[1:] = chain[:0:-1]
         return chain
@@ -217,7 +208,7 @@ def _chain(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> li
     return [rank for rank in chain if rank != last] + [last]
 
 
-def _orders(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def orders_of(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Cyclic orders of one node's members, one for each ring."""
     if len(ranks) < 3:
         return (tuple(ranks),)
@@ -225,7 +216,7 @@ def _orders(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ..
         (a, b): cluster.links[cluster.route(a, b).links[0]].bytes_per_s
         for i, a in enumerate(ranks)
         for b in ranks[i + 1 :]
-        if _way(cluster, a, b) == "direct"
+        if way_of(cluster, a, b) == "direct"
     }
     if room:
         one = min(room.values())
@@ -241,10 +232,11 @@ def _orders(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ..
 
 
 def _rank_of_hop(cluster: Cluster, a: int, b: int) -> tuple[int, int]:
-    return WAYS.index(_way(cluster, a, b)), cluster.route(a, b).distance
+    return WAYS.index(way_of(cluster, a, b)), cluster.route(a, b).distance
 
 
-def _way(cluster: Cluster, a: int, b: int) -> str:
+def way_of(cluster: Cluster, a: int, b: int) -> str:
+    """How a hop between two ranks travels, one of `WAYS`."""
     route = cluster.route(a, b)
     if route.kind == "nvlink":
         return "direct" if len(route.links) == 1 else "switch"

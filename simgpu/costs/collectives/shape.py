@@ -19,10 +19,16 @@ class Shape:
         Times the data goes round the ring, each of n - 1 steps: 2 for an all-reduce, else 1.
     rooted : bool
         Whether one member (the first) holds all data before, so that whole payloads move along the ring.
+    pairs : bool
+        Whether members exchange shares of their own, pair by pair, and no ring is run.
+    root : bool
+        Whether the first member is unlike the others.
     """
 
     rounds: int
     rooted: bool = False
+    pairs: bool = False
+    root: bool = False
 
     def steps(self, n: int) -> int:
         """Count the steps of a ring of n members."""
@@ -47,7 +53,10 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "all_reduce": Shape(rounds=2),
     "all_gather": Shape(rounds=1),
     "reduce_scatter": Shape(rounds=1),
-    "broadcast": Shape(rounds=1, rooted=True),
+    "broadcast": Shape(rounds=1, rooted=True, root=True),
+    "all_to_all": Shape(rounds=1, pairs=True),
+    "scatter": Shape(rounds=1, pairs=True, root=True),
+    "gather": Shape(rounds=1, pairs=True, root=True),
 }
 
 

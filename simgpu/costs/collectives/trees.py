@@ -1,0 +1,124 @@
+"""Trees of a group: which links the two halves of each channel cross."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from simgpu.costs.collectives.double_tree import parents
+from simgpu.costs.collectives.load import Crossings, crossings
+from simgpu.costs.collectives.node_links import by_node
+from simgpu.costs.collectives.rings import chain_from, doors_of, orders_of
+from simgpu.hardware.cluster import Cluster
+
+Door = tuple[int, int]  # NIC and the GPU near it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trees:
+    """Channels of a group, each with two trees over the nodes.
+
+    Parameters
+    ----------
+    chains : Crossings
+        Links within nodes, crossed up and down, by halves of channels.
+    network : Crossings
+        The same of links between nodes and on the way to the NICs.
+    network_latency_ns : int
+        Longest one-way latency between a node and its parent.
+    added_latency_ns : int
+        What the longest chain within a node takes longer, up and down, than its links' types do.
+    """
+
+    chains: Crossings
+    network: Crossings
+    network_latency_ns: int
+    added_latency_ns: int
+
+
+def trees_of(cluster: Cluster, members: tuple[int, ...]) -> Trees:
+    """Lay the trees of a group out, once for each group of a cluster.
+
+    One channel for each NIC that members are nearest to (as many as the node with fewest has), one on a single node. In
+    a node the GPU near the NIC is the head of a chain through the others; between nodes each channel runs half of its
+    bytes over either tree of `simgpu.costs.collectives.double_tree`. What goes up comes down again.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    members : tuple of int
+        Ranks in ascending order, two or more.
+
+    Returns
+    -------
+    Trees
+
+    Raises
+    ------
+    TopologyError
+        When members cannot reach each other.
+    """
+    key = ("trees", members)
+    found: Trees | None = cluster.memo.get(key)
+    if found is None:
+        found = cluster.memo[key] = _lay_out(cluster, by_node(cluster, members))
+    return found
+
+
+def _lay_out(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
+    orders = {node: orders_of(cluster, ranks) for node, ranks in nodes.items()}
+    if len(nodes) == 1:
+        chains = [(list(order),) for order in next(iter(orders.values()))]
+        return _trees(cluster, chains, [[]] * len(chains))
+    doors = {node: doors_of(cluster, ranks) for node, ranks in nodes.items()}
+    edges: list[Sequence[Sequence[tuple[Door, Door]]]] = []
+    several: list[Sequence[list[int]]] = []
+    listed = list(nodes)
+    for number in range(min(len(found) for found in doors.values())):
+        several.append(
+            tuple(
+                chain_from(
+                    cluster, orders[node][number % len(orders[node])], doors[node][number][1], doors[node][number][0]
+                )
+                for node in listed
+            )
+        )
+        ends = [doors[node][number] for node in listed]
+        edges.append(
+            [[(ends[node], ends[up]) for node, up in enumerate(tree) if up >= 0] for tree in parents(len(nodes))]
+        )
+    return _trees(cluster, several, edges)
+
+
+def _trees(
+    cluster: Cluster, chains: Sequence[Sequence[list[int]]], edges: Sequence[Sequence[Sequence[tuple[Door, Door]]]]
+) -> Trees:
+    inside: list[dict[int, int]] = []
+    across: list[dict[int, int]] = []
+    latency_ns = added_ns = 0
+    for number, nodes in enumerate(chains):
+        counts: dict[int, int] = {}
+        for chain in nodes:
+            added = 0
+            for a, b in pairwise(chain):
+                for route in (cluster.route(a, b), cluster.route(b, a)):
+                    _cross(counts, route.links)
+                    added += route.added_latency_ns
+            added_ns = max(added_ns, added)
+        for tree in edges[number] or ((), ()):
+            inside.append(counts)
+            crossed: dict[int, int] = {}
+            for (nic, rank), (up_nic, up) in tree:
+                there, back = cluster.route_via(rank, nic, up_nic, up), cluster.route_via(up, up_nic, nic, rank)
+                _cross(crossed, there.links + back.links)
+                latency_ns = max(latency_ns, there.latency_ns, back.latency_ns)
+            across.append(crossed)
+    return Trees(
+        chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
+    )
+
+
+def _cross(counts: dict[int, int], links: Iterable[int]) -> None:
+    for link in links:
+        counts[link] = counts.get(link, 0) + 1
