@@ -106,7 +106,7 @@ def _data_degree(
             field if findings.value(field) is not None else "cluster.gpus",
             f"tp x pp = {parallel.tp} x {pp} = {model_ranks} does not divide the {gpus} GPUs",
             allowed=f"{field} one of {_list(degrees(model, parallel, gpus))}" if isinstance(model, Model) else None,
-            fix=f"set cluster.gpus to {f'{below} or {above}' if below else above}, or choose other degrees",
+            fix=f"set cluster.gpus to {below or above}, or choose other degrees",
         )
         return None
     dp = gpus // model_ranks
