@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from simgpu.config.case import Case
 from simgpu.config.recipe import framework_formats
 from simgpu.workload.model import Model
+
+Change = Callable[[Case], Case]
 
 MOST_MICROBATCHES = 512
 """Smaller micro-batches are tried up to this many per step; more would take long to play."""
@@ -32,40 +35,39 @@ def memory_remedies(case: Case) -> tuple[Remedy, ...]:
     ['parallel.data_parallel: fsdp', 'training.recompute: full',
      'parallel.data_parallel: fsdp with training.recompute: full']
     """
-    single = tuple(_single(case))
+    changes = tuple(_changes(case))
+    single = tuple(Remedy(text=text, case=change(case)) for text, change in changes)
     if len(single) < 2:
         return single
-    together = case
-    for remedy in single:
-        together = replace(
-            together,
-            training=replace(
-                together.training,
-                micro_batch_size=min(together.training.micro_batch_size, remedy.case.training.micro_batch_size),
-                accumulation=max(together.training.accumulation, remedy.case.training.accumulation),
-                recompute=remedy.case.training.recompute
-                if remedy.case.training.recompute != case.training.recompute
-                else together.training.recompute,
-            ),
-        )
-        if remedy.case.strategy.data_parallel != case.strategy.data_parallel:
-            together = _with_fsdp(together)
-        if remedy.case.strategy.schedule != case.strategy.schedule:
-            together = replace(together, strategy=replace(together.strategy, schedule=remedy.case.strategy.schedule))
-    return (*single, Remedy(text=" with ".join(remedy.text for remedy in single), case=together))
+    together = reduce(lambda changed, item: item[1](changed), changes, case)
+    return (*single, Remedy(text=" with ".join(text for text, _ in changes), case=together))
 
 
-def _single(case: Case) -> Iterator[Remedy]:
-    training, strategy = case.training, case.strategy
-    if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and isinstance(case.model, Model):
-        yield Remedy(text="parallel.data_parallel: fsdp", case=_with_fsdp(case))
+def _changes(case: Case) -> Iterator[tuple[str, Change]]:
+    training, strategy, real = case.training, case.strategy, isinstance(case.model, Model)
+    if strategy.dp > 1 and strategy.data_parallel not in ("fsdp", "zero3") and real:
+        yield "parallel.data_parallel: fsdp", _with_fsdp
     if strategy.pp > 1 and strategy.schedule == "gpipe":
-        yield Remedy(text="parallel.schedule: 1f1b", case=replace(case, strategy=replace(strategy, schedule="1f1b")))
+        yield "parallel.schedule: 1f1b", _with_1f1b
     if training.micro_batch_size > 1 and training.micro_batch_size * training.accumulation <= MOST_MICROBATCHES:
-        smaller = replace(training, micro_batch_size=1, accumulation=training.accumulation * training.micro_batch_size)
-        yield Remedy(text="training.micro_batch_size: 1", case=replace(case, training=smaller))
-    if training.recompute != "full" and isinstance(case.model, Model):
-        yield Remedy(text="training.recompute: full", case=replace(case, training=replace(training, recompute="full")))
+        yield "training.micro_batch_size: 1", _with_single_sequences
+    if training.recompute != "full" and real:
+        yield "training.recompute: full", _with_recompute
+
+
+def _with_1f1b(case: Case) -> Case:
+    return replace(case, strategy=replace(case.strategy, schedule="1f1b"))
+
+
+def _with_single_sequences(case: Case) -> Case:
+    """Keep the global batch: as many more micro-batches as each gets smaller."""
+    training = case.training
+    accumulation = training.accumulation * training.micro_batch_size
+    return replace(case, training=replace(training, micro_batch_size=1, accumulation=accumulation))
+
+
+def _with_recompute(case: Case) -> Case:
+    return replace(case, training=replace(case.training, recompute="full"))
 
 
 def _with_fsdp(case: Case) -> Case:
