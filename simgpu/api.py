@@ -113,6 +113,7 @@ def collective(
     gpus: int | None = None,
     ranks: str | Sequence[int] | None = None,
     fabric: Mapping[str, Any] | None = None,
+    links: Mapping[str, float] | None = None,
     sizes: str | Sequence[int] = "1K:8G",
     factor: float = 2.0,
     dtype: DType = DType.FP32,
@@ -128,6 +129,8 @@ def collective(
         Bundled name, or path of a topology file.
     nodes, gpus, fabric
         As in a scenario's ``cluster`` block.
+    links : mapping of str to float, optional
+        What is left of links, by their names: ``{"node0/nic0<->*": 0.5}``.
     ranks : str or sequence of int, optional
         Members of the group, such as ``0-63:8``; all by default.
     sizes : str or sequence of int
@@ -153,7 +156,7 @@ def collective(
     >>> row.algorithm, row.source, 430 < row.busbw_gb_per_s < 480
     ('nvls', 'measured', True)
     """
-    cluster = request_cluster(ClusterRequest(topology=topology, nodes=nodes, gpus=gpus, fabric=fabric))
+    cluster = request_cluster(ClusterRequest(topology=topology, nodes=nodes, gpus=gpus, fabric=fabric, links=links))
     members = (
         parse_ranks(ranks) if isinstance(ranks, str) else tuple(range(cluster.world_size) if ranks is None else ranks)
     )

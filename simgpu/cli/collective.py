@@ -34,6 +34,7 @@ class CollectiveOptions:
     gpus: int | None = None
     ranks: str | None = None
     fabric: Sequence[str] = ()
+    links: Sequence[str] = ()
     sizes: str = SIZES
     factor: float = 2.0
     dtype: str = "fp32"
@@ -112,11 +113,12 @@ def sweep_command(
         nodes=options.nodes,
         gpus=options.gpus,
         ranks=options.ranks,
-        fabric=_fabric(options.fabric),
+        fabric=_assignments("--fabric", options.fabric, "KEY=VALUE, such as routing=ecmp or oversubscription=2"),
+        links=_shares(options.links),
         sizes=options.sizes,
         factor=options.factor,
         dtype=dtype_of(options.dtype),
-        nccl=_settings(options),
+        nccl=_nccl(options),
     )
     text = _json(sweep_to_json(sweep), destination.json, wanted=destination.json_to_stdout)
     title = f"{sweep.kind} on {sweep.nodes} x {sweep.cluster.name}, {len(sweep.members)} ranks"
@@ -264,7 +266,7 @@ def _json(data: dict[str, Any], path: Path | None, *, wanted: bool) -> str | Non
     return text if wanted else None
 
 
-def _settings(options: CollectiveOptions) -> NcclSettings:
+def _nccl(options: CollectiveOptions) -> NcclSettings:
     from simgpu.costs.collectives.settings import CURRENT
 
     changed = {"algo": options.algo, "proto": options.proto, "version": options.nccl_version}
@@ -278,15 +280,25 @@ def _settings(options: CollectiveOptions) -> NcclSettings:
     )
 
 
-def _fabric(settings: Sequence[str]) -> dict[str, object]:
-    """Read ``KEY=VALUE`` settings of the fabric; numbers become numbers, the schema checks the rest."""
-    found: dict[str, object] = {}
+def _assignments(option: str, settings: Sequence[str], allowed: str) -> dict[str, int | float | str]:
+    """Read ``KEY=VALUE`` settings; numbers become numbers, the schema checks the rest."""
+    found: dict[str, int | float | str] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
+        key, equals, value = setting.rpartition("=")
         if not equals or not key.strip() or not value.strip():
-            allowed = "KEY=VALUE with kind, oversubscription, nodes_per_leaf or link"
-            raise DestinationError(f"--fabric {setting}: is no setting; allowed: {allowed}")
+            raise DestinationError(f"{option} {setting}: is no setting; allowed: {allowed}")
         found[key.strip()] = _number(value.strip())
+    return found
+
+
+def _shares(settings: Sequence[str]) -> dict[str, float]:
+    """Read ``LINK=SHARE`` settings."""
+    allowed = "LINK=SHARE with a share from 0 to 1, such as node0/nic0<->pod0/leaf0=0.5"
+    found: dict[str, float] = {}
+    for link, share in _assignments("--link", settings, allowed).items():
+        if isinstance(share, str):
+            raise DestinationError(f"--link {link}={share}: is no number; allowed: {allowed}")
+        found[link] = share
     return found
 
 

@@ -103,7 +103,13 @@ def collective(
     ] = None,
     fabric: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="kind, oversubscription, nodes_per_leaf or link. May be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A field of the fabric, such as routing=ecmp. May be repeated."),
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LINK=SHARE", help="What is left of a link: 'node0/nic0<->pod0/leaf0=0.5'; 0 takes it away."
+        ),
     ] = None,
     sizes: Annotated[
         str, typer.Option("--sizes", "-s", metavar="MIN:MAX", help="Total payload; K, M, G are powers of 1024.")
@@ -135,6 +141,7 @@ def collective(
             gpus=gpus,
             ranks=ranks,
             fabric=tuple(fabric or ()),
+            links=tuple(link or ()),
             sizes=sizes,
             factor=factor,
             dtype=dtype,

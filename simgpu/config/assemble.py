@@ -7,6 +7,7 @@ from simgpu.config.case import Case
 from simgpu.config.findings import Findings
 from simgpu.config.inputs import Inputs
 from simgpu.config.layout import plan_layout
+from simgpu.config.link_disorder import disorder_links
 from simgpu.config.magnitude import check_magnitude
 from simgpu.config.nccl_choice import nccl_settings
 from simgpu.config.recipe import build_training
@@ -48,6 +49,8 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     cluster = None
     if findings.sound("cluster"):
         cluster = inputs.cluster(scenario.cluster, findings)
+        if cluster is not None:
+            cluster = disorder_links(cluster, scenario.perturb, findings)
     elif findings.sound("cluster.topology"):
         inputs.check_topology(scenario.cluster.topology, findings)
     block = scenario.training

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Count, Flag, Gpus, Nodes, Ratio, Text
+from simgpu.config.quantity import ANY_CASE, Count, Flag, Gpus, Integer, Nodes, Ratio, Text
 
 
 class FabricBlock(Block):
@@ -21,6 +21,12 @@ class FabricBlock(Block):
     """Type of the NICs' ports, such as 'IB NDR 400G', where it differs from the topology's."""
     sharp: Flag | None = None
     """The switches add up in the network (InfiniBand SHARP)."""
+    routing: Annotated[Literal["spray", "ecmp"], ANY_CASE] | None = None
+    """`spray`: traffic spreads evenly over the uplinks of a leaf; `ecmp`: each queue pair is hashed on one of them."""
+    queue_pairs: Count | None = None
+    """Under `ecmp`, queue pairs between two NICs: NCCL's channels on the NIC x NCCL_IB_QPS_PER_CONNECTION."""
+    hash_seed: Integer | None = None
+    """Under `ecmp`, which of the possible placements of the flows."""
 
 
 class ClusterBlock(Block):

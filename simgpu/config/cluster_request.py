@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 from simgpu.config.draft import Draft
 from simgpu.config.findings import Findings
 from simgpu.config.inputs import Inputs
+from simgpu.config.link_disorder import disorder_links
 from simgpu.config.structure import check_structure
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.cluster import Cluster
@@ -31,12 +33,15 @@ class ClusterRequest:
         In all; every GPU when None.
     fabric : mapping
         Fields of the fabric to replace.
+    links : mapping
+        What is left of links, by their names, as in a scenario's ``perturb.links``.
     """
 
     topology: str
     nodes: int = 1
     gpus: int | None = None
     fabric: Mapping[str, Any] | None = None
+    links: Mapping[str, object] | None = None
 
 
 def request_cluster(request: ClusterRequest, *, folder: Path | None = None) -> Cluster:
@@ -55,7 +60,7 @@ def request_cluster(request: ClusterRequest, *, folder: Path | None = None) -> C
     Raises
     ------
     ScenarioError
-        With every issue found; fields are called ``--topology``, ``--nodes``, ``--gpus`` and ``--fabric KEY``.
+        With every issue found; fields are called as the command's options are.
 
     Examples
     --------
@@ -69,11 +74,14 @@ def request_cluster(request: ClusterRequest, *, folder: Path | None = None) -> C
     block = {"topology": request.topology, "nodes": request.nodes}
     block |= {"gpus": request.gpus} if request.gpus is not None else {}
     block |= {"fabric": dict(request.fabric)} if request.fabric else {}
-    findings = Findings(draft=Draft(data={**_REST, "cluster": block}, source=_OPTIONS))
+    links = [{"link": name, "share": share} for name, share in (request.links or {}).items()]
+    findings = Findings(draft=Draft(data={**_REST, "cluster": block, "perturb": {"links": links}}, source=_OPTIONS))
     scenario = check_structure(findings)
     cluster = None
     if scenario is not None and findings.sound("cluster"):
         cluster = Inputs(folder=folder or Path()).cluster(scenario.cluster, findings)
+        if cluster is not None:
+            cluster = disorder_links(cluster, scenario.perturb, findings)
     if findings.issues or cluster is None:
         raise ScenarioError([_as_option(issue) for issue in findings.issues])
     return cluster
@@ -86,4 +94,5 @@ def _as_option(issue: Issue) -> Issue:
 
 
 def _named(text: str) -> str:
+    text = re.sub(r"perturb\.links(\[\d+\]\.\w+)?", "--link", text)
     return text.replace("cluster.fabric.", "--fabric ").replace("cluster.", "--")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Flag, Integer, NotNegative, Positive, Text, TimeNs
+from simgpu.config.quantity import ANY_CASE, Flag, Integer, NotNegative, Positive, Share, Text, TimeNs
 
 _Preset = Annotated[Literal["eager", "megatron-2021", "megatron-2022", "flash", "te", "compile"], ANY_CASE]
 
@@ -52,6 +52,15 @@ class CostsBlock(Block):
     """CSV file of measured ops."""
 
 
+class LinkBlock(Block):
+    """A link, or all whose names match, with less than its bandwidth."""
+
+    link: Text
+    """Name as reports give it, 'node0/nic2->pod0/leaf2'; '<->' for both directions, '*' for any text."""
+    share: Share
+    """What is left of its bandwidth, 0 to 1; at 0 the link is absent, both ways."""
+
+
 class PerturbBlock(Block):
     """Disturbances, reproducible from the seed."""
 
@@ -61,8 +70,8 @@ class PerturbBlock(Block):
     """Relative spread of op times."""
     slow_ranks: Any = None
     """Ranks that compute slower."""
-    links: Any = None
-    """Links with less bandwidth."""
+    links: list[LinkBlock] | None = None
+    """Links with less bandwidth, or none."""
 
 
 class MeasuredBlock(Block):

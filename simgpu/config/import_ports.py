@@ -79,7 +79,7 @@ def port_of(speed_gbit_per_s: float, *, infiniband: bool, socket: bool) -> str |
     --------
     >>> port_of(200, infiniband=True, socket=False), port_of(100, infiniband=False, socket=True)
     ('IB HDR 200G', 'TCP 100GbE (NCCL socket)')
-    >>> port_of(1, infiniband=False, socket=True) is None
+    >>> port_of(2, infiniband=False, socket=True) is None
     True
     """
     if infiniband:

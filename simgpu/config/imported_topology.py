@@ -142,11 +142,18 @@ def _matrix(data: dict[str, Any], source: str, answers: Answers, name: str) -> I
     draft = draft_matrix(matrix, model, port=port, nvlink=answers.nvlink, socket=answers.socket)
     if data["peer_access"]:
         cells = {cell for row in data["peer_access"].values() for cell in row.values()} - {"X"}
-        if (cells == {"OK"}) != model.pcie_p2p:
-            says = "allows" if cells == {"OK"} else "denies"
-            does = "uses" if model.pcie_p2p else "stages in host memory without"
+        if cells == {"OK"} or "OK" not in cells:
+            if (cells == {"OK"}) != model.pcie_p2p:
+                draft.families["gpu"]["peer_access"] = not model.pcie_p2p
+                says, does = ("denies", "uses it") if model.pcie_p2p else ("allows", "does without")
+                matrix.notes.append(
+                    f"the file's peer access table {says} peer access, where a {model.name} {does}: "
+                    f"written as peer_access: {str(not model.pcie_p2p).lower()}"
+                )
+        else:
             matrix.notes.append(
-                f"the file's peer access table {says} peer access, which SimGPU {does} for a {model.name}"
+                "the file's peer access table allows peer access between some GPUs only, which a topology cannot say: "
+                f"all are counted as a {model.name} {'with' if model.pcie_p2p else 'without'} it"
             )
     text = f"{len(matrix.gpus)} x {model.name}, imported from nvidia-smi topo -m"
     return Imported(description=draft.description(name, text), notes=tuple(matrix.notes), origin="an nvidia-smi matrix")

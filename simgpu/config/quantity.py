@@ -101,6 +101,13 @@ def _stage_times(value: object) -> int | tuple[int, ...]:
     return tuple(_positive_time(time) for time in value) if isinstance(value, list) else _positive_time(value)
 
 
+def _share(value: object) -> float:
+    number = parse_number(value)
+    if number > 1:
+        raise QuantityError("is above 1", allowed="0 (none) to 1 (all)")
+    return number
+
+
 def _positive(value: object) -> float:
     number = parse_number(value)
     if number == 0:
@@ -185,6 +192,9 @@ SizeMebibytes = Annotated[float, _field(_mebibytes), _schema("number", "string",
 
 Ratio = Annotated[float, _field(_ratio), _schema("number", minimum=1)]
 """A number from 1 without unit."""
+
+Share = Annotated[float, _field(_share), _schema("number", minimum=0, maximum=1)]
+"""A number from 0 to 1."""
 
 Positive = Annotated[float, _field(_positive), _schema("number", exclusiveMinimum=0)]
 """A number above 0 without unit."""

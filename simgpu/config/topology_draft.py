@@ -47,7 +47,7 @@ class Draft:
     families: dict[str, dict[str, Any]] = field(default_factory=dict)
     cables: list[Cable] = field(default_factory=list)
 
-    def add(self, family: str, **fields: str) -> Port:
+    def add(self, family: str, **fields: str | bool) -> Port:
         """Add one more device of a family.
 
         Parameters

@@ -10,7 +10,7 @@ from simgpu.config.topology_draft import Draft, Port
 from simgpu.io.import_file import refusal
 
 _NAME = re.compile(r"([a-z][a-z_]*)(\d+)")
-_NODE_FIELDS: Final = ("kind", "model", "type")
+_NODE_FIELDS: Final = ("kind", "model", "type", "peer_access")
 _LINK_FIELDS: Final = ("type", "count", "lanes", "bandwidth_gb_per_s", "latency_us")
 _ABOUT: Final = ("name", "description", "fabric")
 _SELECTION = re.compile(r"\s*([a-z][a-z_]*?)\s*(?:(\d+)(?:\s*-\s*(\d+))?)?\s*")
@@ -90,7 +90,7 @@ def from_node_link(data: Mapping[str, Any], source: str) -> dict[str, Any]:
         enumerate(parts), key=lambda item: (_first(parts, item[1]), int(item[1][1][2]) if item[1][1] else 0)
     )
     for _, (node, match) in numbered:
-        fields = {key: str(node[key]) for key in _NODE_FIELDS if key in node}
+        fields = {key: _field(node[key]) for key in _NODE_FIELDS if key in node}
         port = draft.add(match[1] if match else "", **fields)
         if f"{port[0]}{port[1]}" != node["id"]:
             raise refusal(source, f"has {node['id']} but no {port[0]}{port[1]}: devices count from 0 without gaps")
@@ -112,6 +112,10 @@ def from_node_link(data: Mapping[str, Any], source: str) -> dict[str, Any]:
     about = data["graph"]
     result = draft.description(str(about.get("name") or "imported"), str(about.get("description") or ""))
     return result | ({"fabric": about["fabric"]} if about.get("fabric") else {})
+
+
+def _field(value: object) -> str | bool:
+    return value if isinstance(value, bool) else str(value)
 
 
 def _first(parts: list[Any], item: Any) -> int:

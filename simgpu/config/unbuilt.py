@@ -65,7 +65,9 @@ UNBUILT: Final = (
     Unbuilt(path="software.preset", what="simulate this software generation", allowed=("flash",)),
     Unbuilt(path="software.host_issue_ns", what="simulate the host's issue cost"),
     Unbuilt(path="costs", what="read measured op tables"),
-    Unbuilt(path="perturb", what="simulate disturbances"),
+    Unbuilt(path="perturb.seed", what="simulate random disturbances"),
+    Unbuilt(path="perturb.jitter", what="simulate random disturbances"),
+    Unbuilt(path="perturb.slow_ranks", what="simulate slow ranks"),
     Unbuilt(path="sweep", what="run sweeps"),
     Unbuilt(path="measured", what="compare with published values"),
 )

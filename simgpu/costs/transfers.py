@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from simgpu.costs.collectives.knee import Knee, measured_send, staged
-from simgpu.costs.collectives.load import slowest_link, transfer
+from simgpu.costs.collectives.load import loads_on, slowest_link, transfer
 from simgpu.costs.collectives.selection import price
 from simgpu.costs.collectives.sends import send_start_ns
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
@@ -133,9 +133,7 @@ def point_to_point(
     key = ("send", source, target, bytes, nccl, measured)
     found: TransferCost | None = found_at.get(key)
     if found is None:
-        loads: dict[int, int] = {}
-        for link in route.links:
-            loads[link] = loads.get(link, 0) + bytes
+        loads = loads_on(cluster.routes(source, target), bytes)
         link_ns, bottleneck = slowest_link(cluster, loads)
         knee = _measured(cluster, source, route) if measured else None
         if knee is not None:

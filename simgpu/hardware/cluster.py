@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -12,10 +13,11 @@ from simgpu.hardware.gpu import Gpu
 from simgpu.hardware.graph import cluster_graph
 from simgpu.hardware.link import Link, Route
 from simgpu.hardware.machine import Machine, read_machine
-from simgpu.hardware.paths import MachinePaths, Path
+from simgpu.hardware.paths import MachinePaths, OddNode, Path
 from simgpu.hardware.reach import check_reach, nearest_nics
 from simgpu.hardware.reading import Reading
 from simgpu.hardware.size import gpus_per_node
+from simgpu.hardware.trunks import Trunks
 from simgpu.hardware.wiring import cluster_links
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class Cluster:
     memo: dict[object, Any] = field(default_factory=dict, repr=False)
     _paths: MachinePaths = field(repr=False)
     _nic_of_gpu: tuple[int, ...] = field(repr=False)
+    _trunks: Trunks = field(repr=False)
+    _odd_nodes: Mapping[int, OddNode] = field(default_factory=dict, repr=False)
     _graph: list[nx.DiGraph[str]] = field(default_factory=list, repr=False)
 
     @property
@@ -101,14 +105,24 @@ class Cluster:
             When the machine has no NIC that the GPU reaches.
         """
         local = self.local_rank(rank)
-        if not self._nic_of_gpu or self._nic_of_gpu[local] < 0:
+        odd = self._odd_nodes.get(self.node_of(rank))
+        nic_of_gpu = self._nic_of_gpu if odd is None else odd.nic_of_gpu
+        if not nic_of_gpu or nic_of_gpu[local] < 0:
             raise TopologyError(f"{self.name}: gpu {local} reaches no NIC; add one to the topology and link it")
-        return self._nic_of_gpu[local]
+        return nic_of_gpu[local]
 
-    def nic_distance(self, rank: int, nic: int) -> int:
-        """Rank of nearness between a GPU and a NIC of its node, smaller is nearer; for choosing, not for timing."""
-        local = self.local_rank(rank)
-        return _required(self._paths.gpu_to_nic(local, nic), self.name, f"gpu {local}", f"NIC {nic}").distance
+    def nic_distance(self, rank: int, nic: int) -> float:
+        """Rank of nearness between a GPU and a NIC of its node, smaller is nearer; for choosing, not for timing.
+
+        Infinite where the GPU reaches the NIC by no path of its own, only over NVLink and another GPU.
+        """
+        path = self._paths_on(self.node_of(rank)).gpu_to_nic(self.local_rank(rank), nic)
+        return math.inf if path is None else path.distance
+
+    @property
+    def regular(self) -> bool:
+        """Whether every node has the same links, and all data between two leaves the same way."""
+        return not self._odd_nodes and self.fabric.routing == "spray"
 
     def route(self, source: int, target: int) -> Route:
         """Links from one rank to another.
@@ -147,14 +161,42 @@ class Cluster:
             node, other = self.node_of(source), self.node_of(target)
             if node == other:
                 a, b = self.local_rank(source), self.local_rank(target)
-                path = _required(self._paths.between_gpus(a, b), self.name, f"gpu {a}", f"gpu {b}")
+                path = _required(self._paths_on(node).between_gpus(a, b), self.name, f"gpu {a}", f"gpu {b}")
                 found = self._route(self._on(node, path), path.kind, path.distance)
             else:
                 found = self.route_via(source, self.nearest_nic(source), self.nearest_nic(target), target)
             self.memo[key] = found
         return found
 
-    def route_via(self, source: int, source_nic: int, target_nic: int, target: int) -> Route:
+    def routes(self, source: int, target: int) -> tuple[Route, ...]:
+        """Routes that carry equal shares of what one rank sends another.
+
+        Parameters
+        ----------
+        source, target : int
+            Ranks.
+
+        Returns
+        -------
+        tuple of Route
+            One, unless the fabric hashes several queue pairs between the two NICs.
+
+        Raises
+        ------
+        TopologyError
+            When nothing joins the two.
+        """
+        if self.fabric.flows == 1 or self.node_of(source) == self.node_of(target):
+            return (self.route(source, target),)
+        return self.routes_via(source, self.nearest_nic(source), self.nearest_nic(target), target)
+
+    def routes_via(self, source: int, source_nic: int, target_nic: int, target: int) -> tuple[Route, ...]:
+        """Split what goes through given NICs to a rank of another node alike; parameters as of `route_via`."""
+        return tuple(
+            self.route_via(source, source_nic, target_nic, target, flow=flow) for flow in range(self.fabric.flows)
+        )
+
+    def route_via(self, source: int, source_nic: int, target_nic: int, target: int, *, flow: int = 0) -> Route:
         """Links from a rank through given NICs to a rank of another node.
 
         Parameters
@@ -165,6 +207,8 @@ class Cluster:
             Positions among the NICs of their nodes.
         target : int
             Rank.
+        flow : int
+            Which of the NICs' queue pairs, where the fabric hashes them.
 
         Returns
         -------
@@ -179,9 +223,9 @@ class Cluster:
         if node == other:
             raise TopologyError(f"{self.name}: ranks {source} and {target} share node {node}; no NIC lies between them")
         a, b = self.local_rank(source), self.local_rank(target)
-        out = _required(self._paths.gpu_to_nic(a, source_nic), self.name, f"gpu {a}", f"NIC {source_nic}")
-        back = _required(self._paths.nic_to_gpu(target_nic, b), self.name, f"NIC {target_nic}", f"gpu {b}")
-        network = self._between(node, source_nic, other, target_nic)
+        out = _required(self._paths_on(node).gpu_to_nic(a, source_nic), self.name, f"gpu {a}", f"NIC {source_nic}")
+        back = _required(self._paths_on(other).nic_to_gpu(target_nic, b), self.name, f"NIC {target_nic}", f"gpu {b}")
+        network = self._between(node, source_nic, other, target_nic, flow)
         return self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
 
     @property
@@ -203,15 +247,15 @@ class Cluster:
         first = node * self.links_per_node
         return tuple(first + wire for wire in path.wires)
 
-    def _between(self, node: int, nic: int, other: int, other_nic: int) -> tuple[int, ...]:
+    def _paths_on(self, node: int) -> MachinePaths:
+        odd = self._odd_nodes.get(node)
+        return self._paths if odd is None else odd.paths
+
+    def _between(self, node: int, nic: int, other: int, other_nic: int, flow: int) -> tuple[int, ...]:
         ports = len(self.machine.wires)
         up = node * self.links_per_node + ports + 2 * nic
         down = other * self.links_per_node + ports + 2 * other_nic + 1
-        leaf, other_leaf = self.fabric.leaf(node, nic, self.nics), self.fabric.leaf(other, other_nic, self.nics)
-        if leaf == other_leaf:
-            return (up, down)
-        trunks = self.nodes * self.links_per_node
-        return (up, trunks + 2 * leaf, trunks + 2 * other_leaf + 1, down)
+        return (up, *self._trunks.between((node, nic), (other, other_nic), flow), down)
 
     def _route(self, links: tuple[int, ...], kind: str, distance: int) -> Route:
         return Route(
@@ -273,6 +317,9 @@ def build_cluster(
     nic_of_gpu = nearest_nics(machine, paths) if nodes > 1 else ()
     check_reach(machine, paths, per_node, nic_of_gpu if nodes > 1 else None, reading)
     reading.finish()
+    nics = len(machine.nics)
+    links_per_node = len(machine.wires) + (2 * nics if nodes > 1 else 0)
+    uplinks = joined.uplinks(joined.nics_per_leaf(nodes, nics))
     return Cluster(
         name=machine.name,
         machine=machine,
@@ -280,9 +327,10 @@ def build_cluster(
         nodes=nodes,
         gpus_per_node=per_node,
         links=cluster_links(machine, joined, nodes),
-        links_per_node=len(machine.wires) + (2 * len(machine.nics) if nodes > 1 else 0),
+        links_per_node=links_per_node,
         _paths=paths,
         _nic_of_gpu=nic_of_gpu,
+        _trunks=Trunks(fabric=joined, nics=nics, first=nodes * links_per_node, uplinks=uplinks),
     )
 
 

@@ -50,7 +50,7 @@ def cluster_graph(machine: Machine, links: Sequence[Link], nodes: int, gpus_per_
     for index, link in enumerate(links):
         for end in (link.source, link.target):
             if end not in graph:
-                graph.add_node(end, kind="spine" if end == "spine" else "leaf")
+                graph.add_node(end, kind="spine" if end.startswith("spine") else "leaf")
         graph.add_edge(
             link.source,
             link.target,

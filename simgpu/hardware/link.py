@@ -12,7 +12,8 @@ class Link:
     Parameters
     ----------
     name : str
-        ``node0/gpu3->nvswitch0``, ``node0/nic2->pod0/leaf2``, ``pod0/leaf2->spine``.
+        ``node0/gpu3->nvswitch0``, ``node0/nic2->pod0/leaf2``, ``pod0/leaf2->spine`` (under hashed
+        routing ``pod0/leaf2->spine5``).
     source, target : str
         Names of its ends in the graph.
     kind : str

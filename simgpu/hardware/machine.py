@@ -17,6 +17,8 @@ The file's format::
 sides are joined pairwise, one on a side is joined to all of the other. ``count`` bundles parallel links, ``lanes``
 narrows a 16-lane PCIe link, ``bandwidth_gb_per_s`` and ``latency_us`` replace the type's figures. NCCL's own start-up
 already covers a type's latency; what ``latency_us`` is above it (or below) delays every transfer over the link.
+``peer_access: false`` on a family of GPUs says that this host stages copies between them, and to and from NICs, in its
+memory though the cards could do without (ACS on, IOMMU, a virtual machine); ``true`` that a patched driver allows it.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class Device:
         ``gpu``, ``cpu`` (with its host bridge), ``memory``, ``pcie_switch``, ``nvswitch`` or ``nic``.
     gpu : Gpu or None
         The model, of a GPU.
+    peer_access : bool or None
+        Of a GPU, whether this host lets it reach others over PCIe; None when as its model does.
     port : LinkType or None
         The network link, of a NIC.
     """
@@ -66,6 +70,7 @@ class Device:
     name: str
     kind: str
     gpu: Gpu | None = None
+    peer_access: bool | None = None
     port: LinkType | None = None
 
 
@@ -174,18 +179,22 @@ def _devices(family: str, entry: object, reading: Reading) -> list[Device]:
     kind = reading.text(entry, "kind", where, fix=f"say which kind: {', '.join(KINDS)}")
     if not kind or not reading.choice(kind, f"{where}.kind", KINDS):
         return []
-    extra = {"gpu": ("model",), "nic": ("type",)}.get(kind, ())
+    extra = {"gpu": ("model", "peer_access"), "nic": ("type",)}.get(kind, ())
     entry = reading.mapping(entry, where, ("kind", "count", *extra))
     count = reading.whole(entry, "count", where, default=1, most=_MOST_DEVICES)
     model: Gpu | None = None
     port: LinkType | None = None
+    peer_access = entry.get("peer_access")
+    if peer_access is not None and not isinstance(peer_access, bool):
+        reading.problem(f"{where}.peer_access", "is neither true nor false", value=peer_access, allowed="true, false")
+        peer_access = None
     if kind == "gpu":
         name = reading.text(entry, "model", where, fix="name the GPU, such as A100-SXM4-80GB")
         model = reading.lookup(partial(gpu, name), f"{where}.model") if name else None
     elif kind == "nic":
         name = reading.text(entry, "type", where, fix="name the port, such as IB NDR 400G")
         port = reading.lookup(partial(link_type, name, network=True), f"{where}.type") if name else None
-    return [Device(name=f"{family}{i}", kind=kind, gpu=model, port=port) for i in range(count)]
+    return [Device(name=f"{family}{i}", kind=kind, gpu=model, peer_access=peer_access, port=port) for i in range(count)]
 
 
 def _wires(

@@ -49,9 +49,15 @@ class MachinePaths:
     Parameters
     ----------
     machine : Machine
+    absent : frozenset of int
+        Wires of the machine that are out of order.
+    cut_nics : frozenset of int
+        NICs, by position among the machine's, that have lost their port to the network.
     """
 
     machine: Machine
+    absent: frozenset[int] = frozenset()
+    cut_nics: frozenset[int] = frozenset()
     _graph: list[nx.DiGraph[int]] = field(default_factory=list, repr=False)
     _trees: dict[tuple[int, frozenset[str]], Mapping[int, Path]] = field(default_factory=dict, repr=False)
 
@@ -89,6 +95,8 @@ class MachinePaths:
         Path or None
         """
         a, b = self.machine.gpus[gpu], self.machine.nics[nic]
+        if nic in self.cut_nics:
+            return None
         return self._tree(a, _BUS, "pcie").get(b) if self._peer(a) else self._staged(a, b, near=a)
 
     def nic_to_gpu(self, nic: int, gpu: int) -> Path | None:
@@ -104,11 +112,15 @@ class MachinePaths:
         Path or None
         """
         a, b = self.machine.nics[nic], self.machine.gpus[gpu]
+        if nic in self.cut_nics:
+            return None
         return self._tree(a, _BUS, "pcie").get(b) if self._peer(b) else self._staged(a, b, near=b)
 
     def _peer(self, device: int) -> bool:
-        model = self.machine.devices[device].gpu
-        return model is not None and model.pcie_p2p
+        found = self.machine.devices[device]
+        if found.peer_access is not None:
+            return found.peer_access
+        return found.gpu is not None and found.gpu.pcie_p2p
 
     def _staged(self, source: int, target: int, *, near: int) -> Path | None:
         """Write to the memory nearest to ``near``, then read from it."""
@@ -134,7 +146,7 @@ class MachinePaths:
         import networkx as nx
 
         if not self._graph:
-            self._graph.append(machine_graph(self.machine))
+            self._graph.append(machine_graph(self.machine, self.absent))
         graph = self._graph[0]
         devices = self.machine.devices
 
@@ -159,12 +171,22 @@ class MachinePaths:
         }
 
 
-def machine_graph(machine: Machine) -> nx.DiGraph[int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddNode:
+    """A node that lacks links which the others have: its paths, and the nearest NIC of each GPU on them."""
+
+    paths: MachinePaths
+    nic_of_gpu: tuple[int, ...]
+
+
+def machine_graph(machine: Machine, absent: frozenset[int] = frozenset()) -> nx.DiGraph[int]:
     """Make the networkx graph of one machine.
 
     Parameters
     ----------
     machine : Machine
+    absent : frozenset of int
+        Wires to leave out.
 
     Returns
     -------
@@ -176,5 +198,6 @@ def machine_graph(machine: Machine) -> nx.DiGraph[int]:
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(machine.devices)))
     for index, wire in enumerate(machine.wires):
-        graph.add_edge(wire.source, wire.target, wire=index, kind=wire.kind)
+        if index not in absent:
+            graph.add_edge(wire.source, wire.target, wire=index, kind=wire.kind)
     return graph

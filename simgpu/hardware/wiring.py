@@ -21,7 +21,7 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, .
     -------
     tuple of Link
         For each node its wires in the machine's order, then (with more than one node) up and down of each NIC; after
-        all nodes (with more than one leaf) up and down of each leaf.
+        all nodes (with more than one leaf) up and down of each leaf's uplinks.
     """
     links: list[Link] = []
     names = [device.name for device in machine.devices]
@@ -54,13 +54,19 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, .
     if len(into_leaf) > 1:
         # Leaf to leaf over the spine passes two more switches than staying on one leaf: one for each of two uplinks.
         hop_ns = switch_hop_ns(infiniband)
+        fullest = max(into_leaf.values(), key=len)
+        uplinks = fabric.uplinks(fabric.nics_per_leaf(nodes, nics))
         for leaf in sorted(into_leaf):
             name = fabric.leaf_name(leaf, nics)
+            below = into_leaf[leaf] if uplinks == 1 else fullest  # single uplinks are there however full the leaf is
+            share = fabric.oversubscription * uplinks
             rates = (
-                max(1, int(sum(link.bytes_per_s for link in into_leaf[leaf]) / fabric.oversubscription)),
-                max(1, int(sum(link.nominal_bytes_per_s for link in into_leaf[leaf]) / fabric.oversubscription)),
+                max(1, int(sum(link.bytes_per_s for link in below) / share)),
+                max(1, int(sum(link.nominal_bytes_per_s for link in below) / share)),
             )
-            links += (_link(name, "spine", "network", rates, hop_ns), _link("spine", name, "network", rates, hop_ns))
+            for spine in range(uplinks):
+                top = "spine" if uplinks == 1 else f"spine{spine}"
+                links += (_link(name, top, "network", rates, hop_ns), _link(top, name, "network", rates, hop_ns))
     return tuple(links)
 
 

@@ -91,17 +91,19 @@ def lay_out(cluster: Cluster) -> Layout:
             places[name] = Place(name=name, kind=place.kind, x=place.x + shift, y=place.y, width=place.width)
     whole = nodes * columns + (nodes - 1) * _GAP
     leaves: dict[str, list[float]] = {}
-    spine = False
+    spines: list[str] = []
     for link in cluster.links:
         if link.kind == "network":
             if link.source in places and "/nic" in link.source:
                 leaves.setdefault(link.target, []).append(places[link.source].x)
-            spine = spine or link.target == "spine"
+            if link.target.startswith("spine") and link.target not in spines:
+                spines.append(link.target)
     for index, name in enumerate(leaves):
         x = (index + 0.5) * whole / len(leaves) - 0.5
         places[name] = Place(name=name, kind="leaf", x=x, y=bottom - 1)
-    if spine:
-        places["spine"] = Place(name="spine", kind="spine", x=(whole - 1) / 2, y=bottom - 2, width=0.5 * whole)
+    for index, name in enumerate(spines):
+        x, width = (index + 0.5) * whole / len(spines) - 0.5, 0.5 * whole / len(spines)
+        places[name] = Place(name=name, kind="spine", x=x, y=bottom - 2, width=width)
     lowest = min(bottom, *(place.y for place in places.values()))
     return Layout(places=places, columns=whole, rows=1 + _MEMORY_UP - lowest, bottom=bottom, nodes=nodes)
 

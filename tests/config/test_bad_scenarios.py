@@ -103,7 +103,7 @@ def test_a_mistake_is_answered_with_its_line_and_a_way_out(write, old, new, line
         ("software: {preset: eager}\n", "does not simulate this software generation; allowed: flash"),
         ("software: {host_issue_ns: 5 us}\n", "does not simulate the host's issue cost"),
         ("costs: {table: ops.csv}\n", "does not read measured op tables"),
-        ("perturb: {seed: 1}\n", "does not simulate disturbances"),
+        ("perturb: {seed: 1}\n", "does not simulate random disturbances"),
         ("sweep: {parallel.tp: [1, 2]}\n", "does not run sweeps"),
         ("measured: {step_time_s: 1.4}\n", "does not compare with published values"),
         ("variants: [{name: a, measured: {step_time_s: 1.4}}]\n", "does not compare with published values"),

@@ -30,7 +30,7 @@ def mesh(counts):
     ("name", "nodes", "a", "b", "kind", "rate"),
     [
         ("dgx-a100", 1, 0, 7, "nvlink", 240),
-        ("dgx-1v", 1, 0, 3, "nvlink", 40),
+        ("dgx-1v", 1, 0, 3, "nvlink", 44),
         ("dgx-1v", 1, 0, 5, "pcie", 6),  # over QPI
         ("4x-rtx4090-pcie", 1, 0, 1, "host", 24),
         ("4x-rtx4090-pcie", 1, 0, 2, "host", 10),
@@ -49,10 +49,10 @@ def test_bisection_of_a_switch_is_half_the_gpus_ports():
 
 
 def test_bisection_of_the_cube_mesh_is_between_the_quads():
-    # Two bonds of two links and two of one: six links of 20 GB/s, and 6 GB/s of QPI.
+    # Two bonds of two links and two of one: six links of 22 GB/s, and 6 GB/s of QPI.
     cut = bisection(bundled("dgx-1v", 1))
     assert cut.half == (0, 1, 2, 3)
-    assert cut.bytes_per_s == (6 * 20 + 6) * GB
+    assert cut.bytes_per_s == (6 * 22 + 6) * GB
     assert len(cut.links) == 5
     assert cut.every_half
 
@@ -74,7 +74,7 @@ def test_bisection_of_a_mesh_is_the_least_sum_over_halves(counts):
         cluster_pairs.setdefault(pair, 1)
     halves = [(0, *rest) for rest in combinations(range(1, 5), 2)]
     least = min(sum(c for (a, b), c in cluster_pairs.items() if (a in half) != (b in half)) for half in halves)
-    assert bisection(mesh(cluster_pairs)).bytes_per_s == least * 20 * GB
+    assert bisection(mesh(cluster_pairs)).bytes_per_s == least * 22 * GB
 
 
 def test_one_gpu_has_none():

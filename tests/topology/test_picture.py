@@ -53,7 +53,7 @@ def test_plotly_takes_it():
     report = topology_report(bundled("dgx-1v", 2))
     assert len(to_figure(spec(report.cluster)).data) > 10
     heat = to_figure(pair_map.spec(report.pairs, report.ranks)).data[0]
-    assert heat.z[0][3] == 40.0
+    assert heat.z[0][3] == 44.0
     assert heat.z[3][3] is None
 
 

@@ -144,8 +144,18 @@ def test_cpus_of_one_socket_share_its_memory(run):
 
 def test_peer_access_that_differs_is_noted(run):
     text = matrix(alike(2, "PHB")) + "\n\tGPU0\tGPU1\nGPU0\tX\tGNS\nGPU1\tGNS\tX\n"
-    assert any("denies peer access" in note for note in run(text, gpu="L4").notes)
-    assert not any("peer access" in note for note in run(text, gpu="RTX-5090").notes)
+    denied = run(text, gpu="L4")
+    assert any("denies peer access" in note for note in denied.notes)
+    assert denied.description["devices"]["gpu"]["peer_access"] is False
+    same = run(text, gpu="RTX-5090")
+    assert not any("peer access" in note for note in same.notes)
+    assert "peer_access" not in same.description["devices"]["gpu"]
+    patched = run(text.replace("GNS", "OK"), gpu="RTX-4090")
+    assert patched.description["devices"]["gpu"]["peer_access"] is True
+    three = matrix(alike(3, "PHB")) + "\n\tGPU0\tGPU1\tGPU2\nGPU0\tX\tOK\tGNS\nGPU1\tOK\tX\tGNS\nGPU2\tGNS\tGNS\tX\n"
+    some = run(three, gpu="L4")
+    assert any("some GPUs only" in note for note in some.notes)
+    assert "peer_access" not in some.description["devices"]["gpu"]
 
 
 def test_the_socket_link_can_be_said(run):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from simgpu.hardware.cluster import Cluster
+from simgpu.hardware.link import Route
 from simgpu.program import Load, TransferCost
 
 
@@ -67,6 +68,34 @@ def crossings(shares: Iterable[Mapping[int, int]]) -> Crossings:
         links=tuple(links),
         counts=tuple(tuple(accumulate(share.get(link, 0) for share in listed)) for link in links),
     )
+
+
+def loads_on(routes: Sequence[Route], bytes: int) -> dict[int, int]:
+    """Spread bytes evenly over routes.
+
+    Parameters
+    ----------
+    routes : sequence of Route
+    bytes : int
+        Over all of them; where it does not divide, the first routes take one byte more.
+
+    Returns
+    -------
+    dict of int to int
+        Bytes on each link.
+
+    Examples
+    --------
+    >>> loads_on([Route(links=(0, 2), kind="network", latency_ns=0), Route(links=(0, 4), kind="network",
+    ...                                                                    latency_ns=0)], 9)
+    {0: 9, 2: 5, 4: 4}
+    """
+    loads: dict[int, int] = {}
+    share, extra = divmod(bytes, len(routes))
+    for place, route in enumerate(routes):
+        for link in route.links:
+            loads[link] = loads.get(link, 0) + share + (place < extra)
+    return loads
 
 
 def merged(*parts: Mapping[int, int]) -> dict[int, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 from simgpu.costs.collectives.knee import measured_row
-from simgpu.costs.collectives.load import merged, slowest_link, transfer
+from simgpu.costs.collectives.load import loads_on, merged, slowest_link, transfer
 from simgpu.costs.collectives.node_links import by_node, crossing
 from simgpu.costs.collectives.request import Request
 from simgpu.costs.collectives.sends import pairs_ns
@@ -47,7 +48,7 @@ def pairwise_all_to_all(
     ordered = tuple(sorted(members))
     n = len(ordered)
     share = -(-bytes // n)
-    loads = {link: count * share for link, count in _pairs(cluster, ordered).items()}
+    loads = _pairs(cluster, ordered, share)
     link_ns, bottleneck = slowest_link(cluster, loads)
     total_ns, stream_ns = pairs_ns(cluster, ordered, n - 1, share, link_ns)
     knee = measured_row(cluster, members, kind) if request.measured else None
@@ -95,13 +96,11 @@ def hierarchical_all_to_all(
     n, p = len(ordered), len(nodes[0])
     inside: dict[int, int] = {}
     for ranks in nodes:
-        counts = _pairs(cluster, tuple(ranks))
-        inside = merged(inside, {link: count * -(-bytes // p) for link, count in counts.items()})
+        inside = merged(inside, _pairs(cluster, tuple(ranks), -(-bytes // p)))
     across: dict[int, int] = {}
     message = -(-p * bytes // n)
     for place in range(p):
-        counts = _pairs(cluster, tuple(ranks[place] for ranks in nodes))
-        across = merged(across, {link: count * message for link, count in counts.items()})
+        across = merged(across, _pairs(cluster, tuple(ranks[place] for ranks in nodes), message))
     rail = tuple(ranks[0] for ranks in nodes)
     first_ns, first_stream_ns = (
         pairs_ns(cluster, tuple(nodes[0]), p - 1, -(-bytes // p), slowest_link(cluster, inside)[0]) if p > 1 else (0, 0)
@@ -114,17 +113,19 @@ def hierarchical_all_to_all(
     )  # fmt: skip
 
 
-def _pairs(cluster: Cluster, members: tuple[int, ...]) -> Mapping[int, int]:
-    """How many ordered pairs cross each link, once for each group of a cluster."""
+def _pairs(cluster: Cluster, members: tuple[int, ...], message: int) -> dict[int, int]:
+    """Bytes on each link when every member sends every other a message."""
+    if not cluster.regular:
+        return merged(*(loads_on(cluster.routes(a, b), message) for a, b in permutations(members, 2)))
     key = ("pairs", members)
     found: dict[int, int] | None = cluster.memo.get(key)
     if found is None:
         found = cluster.memo[key] = _count(cluster, by_node(cluster, members))
-    return found
+    return {link: count * message for link, count in found.items()}
 
 
 def _count(cluster: Cluster, nodes: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """Count pairs link by link without listing all of them: those between nodes only by their ends and leaves."""
+    """Count the pairs that cross each link; those between nodes are not listed, only their ends and leaves."""
     counts: dict[int, int] = {}
 
     def add(links: Sequence[int], times: int) -> None:

@@ -110,9 +110,10 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
     else:
         doors = {node: doors_of(cluster, ranks) for node, ranks in by_node.items()}
         fewest = min(len(found) for found in doors.values())
-        channels = [_across(cluster, orders, doors, number, root) for number in range(fewest)]
+        flows = range(cluster.fabric.flows)
+        channels = [_across(cluster, orders, doors, number, root, flow) for number in range(fewest) for flow in flows]
     return Rings(
-        channels=len(channels),
+        channels=len(channels) // (1 if len(by_node) == 1 else cluster.fabric.flows),
         way=_worst(way for channel in channels for way in channel.ways),
         inside=_worst(way for channel in channels for way in channel.ways if way != "network"),
         nodes=len(by_node),
@@ -152,8 +153,9 @@ def _across(
     doors: Mapping[int, tuple[tuple[int, int], ...]],
     number: int,
     root: int | None,
+    flow: int,
 ) -> _Channel:
-    """One channel over several nodes."""
+    """One channel over several nodes, or the part of it that one queue pair of each hop carries."""
     channel = _Channel()
     chains = {}
     for node, found in orders.items():
@@ -179,7 +181,7 @@ def _across(
         ):
             channel.inside(cluster, leave, entry)
             leave = entry
-        route = cluster.route_via(leave, nic, next_nic, next_entry)
+        route = cluster.route_via(leave, nic, next_nic, next_entry, flow=flow)
         channel.cross(route.links)
         channel.ways.append("network")
         channel.latency_ns = max(channel.latency_ns, route.latency_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simgpu.costs.collectives.load import slowest_link, transfer
+from simgpu.costs.collectives.load import loads_on, merged, slowest_link, transfer
 from simgpu.costs.collectives.request import Request
 from simgpu.costs.collectives.sends import pairs_ns
 from simgpu.hardware.cluster import Cluster
@@ -41,9 +41,8 @@ def scatter_gather(cluster: Cluster, members: tuple[int, ...], kind: str, bytes:
     share = -(-bytes // len(members))
     loads: dict[int, int] = {}
     for rank in others:
-        route = cluster.route(root, rank) if kind == "scatter" else cluster.route(rank, root)
-        for link in route.links:
-            loads[link] = loads.get(link, 0) + share
+        routes = cluster.routes(root, rank) if kind == "scatter" else cluster.routes(rank, root)
+        loads = merged(loads, loads_on(routes, share))
     link_ns, bottleneck = slowest_link(cluster, loads)
     total_ns, stream_ns = pairs_ns(cluster, (root, *sorted(others)), len(others), share, link_ns)
     return transfer(

@@ -18,17 +18,18 @@ _START_NVLINK_US: Final = 13.3
 _START_NVLINK_HOPPER_US: Final = 7.7
 _START_PCIE_US: Final = 13.0
 _START_NETWORK_US: Final = 18.5
-# Share of the links' achieved rate: 358 of 371 GB/s on H100 NVLink, 22 of 24 on L40S; 36 of the 48.5 of a NDR NIC.
+# Share of the links' achieved rate: 358 of 371 GB/s on H100 NVLink, 22 of 24 on L40S. Between nodes several partners
+# keep a NIC full, 48-49 of 50 GB/s (maintainer in NVIDIA/nccl issues); one send alone reaches no more than 36 GB/s
+# (H100 over 400 Gb/s InfiniBand, microsoft/vidur), which slower ports do not feel.
 _SHARE_NVLINK: Final = 0.96
 _SHARE_PCIE: Final = 0.92
-_SHARE_NETWORK: Final = 0.74
+_SHARE_NETWORK: Final = 0.97
+_MOST_OF_ONE_SEND: Final = 36e9
 _BEFORE_HOPPER: Final = ("Pascal", "Volta", "Turing", "Ampere")
-# Many at once. Eight sends are one batch of the kernel (NCCL src/enqueue.cc, works per batch). Several partners keep a
-# NIC full: 48-49 of 50 GB/s (maintainer in NVIDIA/nccl issues). Through an NVSwitch each takes 1.14 of its bytes'
-# time, and a member's copy of its own share comes on top, at the rate of its multiprocessors (all-to-all tables of
-# ai-dynamo/aiconfigurator for H100, GB200, GB300).
+# Many at once. Eight sends are one batch of the kernel (NCCL src/enqueue.cc, works per batch). Through an NVSwitch each
+# takes 1.14 of its bytes' time, and a member's copy of its own share comes on top, at the rate of its multiprocessors
+# (all-to-all tables of ai-dynamo/aiconfigurator for H100, GB200, GB300).
 _BATCH: Final = 8
-_SHARE_NETWORK_MANY: Final = 0.97
 _SWITCH_COST: Final = 1.14
 _COPY: Final[Mapping[str, float]] = {"Volta": 0.3, "Ampere": 0.3, "Hopper": 0.15, "Blackwell": 1.0}
 # Many at once through an NVSwitch: the start of LL messages, what Simple's from 256 KiB on take more, and chunks that
@@ -60,7 +61,8 @@ def send_start_ns(cluster: Cluster, source: int, route: Route) -> tuple[float, f
         start_us = _START_NVLINK_US if old else _START_NVLINK_HOPPER_US
         return 1e3 * start_us + route.added_latency_ns, _SHARE_NVLINK
     if route.kind == "network":
-        return 1e3 * _START_NETWORK_US + route.latency_ns, _SHARE_NETWORK
+        slowest = min(cluster.links[link].bytes_per_s for link in route.links)
+        return 1e3 * _START_NETWORK_US + route.latency_ns, min(_SHARE_NETWORK, _MOST_OF_ONE_SEND / slowest)
     return 1e3 * _START_PCIE_US + route.added_latency_ns, _SHARE_PCIE
 
 
@@ -95,7 +97,7 @@ def pairs_ns(
     start_ns, share = send_start_ns(cluster, members[0], route)
     batches = -(-partners // _BATCH)
     if way == "network":
-        share = _SHARE_NETWORK_MANY
+        share = _SHARE_NETWORK
     elif way == "switch":
         arch = ARCH_ROWS.get(cluster.gpu(members[0]).arch, "Volta")
         share = partners / (_SWITCH_COST * partners + _COPY[arch])

@@ -22,7 +22,8 @@ class Trees:
     Parameters
     ----------
     chains : Crossings
-        Links within nodes, crossed up and down, by halves of channels.
+        Links within nodes, crossed up and down, by halves of channels (under hashed routing by each
+        queue pair's part of a half).
     network : Crossings
         The same of links between nodes and on the way to the NICs.
     network_latency_ns : int
@@ -107,13 +108,15 @@ def _trees(
                     added += route.added_latency_ns
             added_ns = max(added_ns, added)
         for tree in edges[number] or ((), ()):
-            inside.append(counts)
-            crossed: dict[int, int] = {}
-            for (nic, rank), (up_nic, up) in tree:
-                there, back = cluster.route_via(rank, nic, up_nic, up), cluster.route_via(up, up_nic, nic, rank)
-                _cross(crossed, there.links + back.links)
-                latency_ns = max(latency_ns, there.latency_ns, back.latency_ns)
-            across.append(crossed)
+            for flow in range(cluster.fabric.flows):
+                inside.append(counts)
+                crossed: dict[int, int] = {}
+                for (nic, rank), (up_nic, up) in tree:
+                    there = cluster.route_via(rank, nic, up_nic, up, flow=flow)
+                    back = cluster.route_via(up, up_nic, nic, rank, flow=flow)
+                    _cross(crossed, there.links + back.links)
+                    latency_ns = max(latency_ns, there.latency_ns, back.latency_ns)
+                across.append(crossed)
     return Trees(
         chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
     )

@@ -13,7 +13,7 @@ from simgpu.hardware.link_type import LinkType, link_type
 from simgpu.hardware.paths import MachinePaths, Path
 
 # Rows of simgpu/data/links.csv, by the rate of the port; faster ports get no more out of one socket stream per NIC.
-_SOCKETS: Final = ("TCP 10GbE (NCCL socket)", "TCP 25GbE (NCCL socket)", "TCP 100GbE (NCCL socket)")
+_SOCKETS: Final = tuple(f"TCP {rate}GbE (NCCL socket)" for rate in (1, 10, 25, 100))
 _SOCKET_PREFIX: Final = "TCP"
 
 
@@ -48,7 +48,6 @@ def as_set(cluster: Cluster, nccl: NcclSettings) -> Cluster:
     key = ("as set", nccl.p2p_disable, sockets, level)
     found: Cluster | None = cluster.memo.get(key)
     if found is None:
-        paths = _SetPaths(machine=cluster.machine, p2p_disable=nccl.p2p_disable, sockets=sockets, gdr_level=level)
         if not any(device.kind == "memory" for device in cluster.machine.devices):
             what = "p2p_disable" if nccl.p2p_disable else "sockets" if sockets else "net_gdr_level"
             raise TopologyError(
@@ -56,7 +55,21 @@ def as_set(cluster: Cluster, nccl: NcclSettings) -> Cluster:
                 "add a memory device and link it to the cpu"
             )
         links = _socket_links(cluster) if sockets else cluster.links
-        found = cluster.memo[key] = replace(cluster, links=links, memo={}, _paths=paths, _graph=[])
+
+        def seen(paths: MachinePaths) -> MachinePaths:
+            return _SetPaths(
+                machine=paths.machine,
+                absent=paths.absent,
+                cut_nics=paths.cut_nics,
+                p2p_disable=nccl.p2p_disable,
+                sockets=sockets,
+                gdr_level=level,
+            )
+
+        odd = {node: replace(found, paths=seen(found.paths)) for node, found in cluster._odd_nodes.items()}
+        found = cluster.memo[key] = replace(
+            cluster, links=links, memo={}, _paths=seen(cluster._paths), _odd_nodes=odd, _graph=[]
+        )
     return found
 
 
