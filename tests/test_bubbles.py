@@ -35,7 +35,7 @@ def test_the_bundled_scenario_has_3_of_19_and_3_of_35():
     assert list(ratios.values()) == [Fraction(3, 19), Fraction(3, 35)] * 2, ratios
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(["1f1b", "gpipe"]), st.integers(2, 8), st.integers(1, 24), st.integers(1, 9), st.integers(1, 9))
 def test_idle_over_total_is_p_minus_1_over_m_plus_p_minus_1(schedule, stages, microbatches, forward, backward):
     report = simulate(ideal(stages, microbatches, schedule, forward, backward))

@@ -10,7 +10,7 @@ from simgpu.metrics.json_report import runs_to_json
 from simgpu.program import Alloc, Collective, Free, Record, Recv, Send, Wait
 from tests.strategies import case_of, scenarios
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 @few

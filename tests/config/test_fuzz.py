@@ -52,7 +52,7 @@ def loads_or_refuses(data, overrides=()):
         assert case.strategy.world_size == case.cluster.world_size
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), VALUES), min_size=1, max_size=3))
 def test_a_scenario_with_anything_in_any_field(changes):
     data = copy.deepcopy(BASE)
@@ -66,19 +66,19 @@ def test_a_scenario_with_anything_in_any_field(changes):
     loads_or_refuses(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from([".".join(path) for path in PATHS]), VALUES, max_size=3))
 def test_a_variant_that_sets_anything(changes):
     loads_or_refuses({**BASE, "variants": [{"name": "a", "set": changes}, {"name": "b"}]})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([".".join(path) for path in PATHS]), st.text(max_size=12))
 def test_an_override_with_any_text(path, text):
     loads_or_refuses(BASE, [f"{path}={text}", text])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(alphabet=st.sampled_from("ab:- \n\t[]{},'\"&*!|>#%@?1.~<"), max_size=40) | st.text(max_size=20))
 def test_any_text_is_yaml_or_refused(text):
     data, issues = None, ()

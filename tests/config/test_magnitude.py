@@ -114,7 +114,7 @@ def test_what_has_been_trained_is_allowed():
 WIDTHS = st.integers(0, 7).map(lambda power: 10**power)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(WIDTHS, WIDTHS, WIDTHS, st.integers(0, 8), st.integers(0, 6), st.sampled_from(["bf16", "fp32"]))
 def test_whatever_is_accepted_is_simulated_in_64_bits(hidden, ffn, vocab, sequence, micro, precision):
     model = {"layers": 2, "hidden": hidden, "heads": 1, "ffn": ffn, "vocab": vocab}

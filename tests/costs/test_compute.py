@@ -79,7 +79,7 @@ def test_accumulating_into_fp32_moves_more():
     assert gemm_ns(fused, A100) == pytest.approx(1300 + fused.bytes / (2039 * 0.869))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     device=st.sampled_from(DEVICES),
     m=st.integers(1, 64),
@@ -95,7 +95,7 @@ def test_more_whole_tiles_never_take_less(device, m, n, k, batch, axis):
     assert gemm_ns(Gemm(name="x", **(sizes | {axis: sizes[axis] + step})), device) >= smaller
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(device=st.sampled_from(DEVICES), m=st.integers(1, 5000), n=st.integers(1, 5000), k=st.integers(1, 5000))
 def test_no_product_beats_the_device(device, m, n, k):
     op = Gemm(name="x", m=m, n=n, k=k)
@@ -156,7 +156,7 @@ def test_memory_bound_by_hand():
     assert memory_bound_ns(state, A100) == pytest.approx(LATENCY_NS + 10**7 / rate)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(smaller=st.integers(0, 10**9), more=st.integers(0, 10**9), device=st.sampled_from(DEVICES))
 def test_more_bytes_never_take_less(smaller, more, device):
     first, second = (MemoryBound(name="x", bytes=size) for size in (smaller, smaller + more))

@@ -46,7 +46,7 @@ def pipeline(name, forward, backward, microbatches, overlap, latency, replicas, 
 times = st.integers(1, 50)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from(sorted(SCHEDULES)),
     st.lists(st.tuples(times, times), min_size=1, max_size=5),

@@ -50,7 +50,7 @@ def times(timeline, folded=None):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([10, 17, 40]), min_size=1, max_size=5),
     st.sampled_from([3 * 10**8, 10**9, 2 * 10**9, 10**10]),

@@ -75,7 +75,7 @@ def test_dgx_1v_has_six_nvlinks_a_gpu_and_routes_strangers_over_pcie():
     cluster = bundled("dgx-1v")
     for gpu in range(8):
         out = [link for link in cluster.links if link.source == f"node0/gpu{gpu}" and link.kind == "nvlink"]
-        assert sum(link.bytes_per_s for link in out) == 6 * 20 * 10**9
+        assert sum(link.bytes_per_s for link in out) == 6 * 22 * 10**9
         assert len(out) == 4
     assert names(cluster, cluster.route(2, 6)) == ["node0/gpu2->gpu6"]
     assert cluster.route(0, 3).kind == "nvlink"

@@ -175,7 +175,7 @@ def test_exchanges_of_embedding_and_head():
     assert exchanges(scattered.head.backward) == {"all_gather": 1, "reduce_scatter": 1}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     name=st.sampled_from(sorted(MODELS)),
     sequence=st.sampled_from([128, 384, 1024]),

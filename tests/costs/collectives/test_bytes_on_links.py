@@ -137,7 +137,7 @@ def test_scatter_and_gather_load_the_root(kind, out, n):
     assert sum(found.values()) == 2 * root
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(("dgx-a100", "dgx-h100", "dgx-1v", "4x-rtx4090-pcie", "8x-a100-single-nic")),
     st.integers(1, 3),

@@ -114,7 +114,7 @@ FORCED = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(NAMES), st.integers(1, 3), FORCED, st.booleans(), st.data())
 def test_more_bytes_are_never_faster_whatever_is_set(name, nodes, nccl, measured, data):
     cluster = bundled(name, nodes)
