@@ -8,6 +8,18 @@ import time
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "simgpu --help": ["-m", "simgpu", "--help"],
+    "simgpu ops four_vs_eight": ["-m", "simgpu", "ops", "four_vs_eight"],
+    "simgpu ops llama-3-8b, H100": [
+        "-m",
+        "simgpu",
+        "ops",
+        "four_vs_eight",
+        "--set",
+        "model=llama-3-8b",
+        "--set",
+        "cluster.topology=dgx-h100",
+    ],
+    "simgpu ops --gemm": ["-m", "simgpu", "ops", "--gpu", "h100-sxm-80gb", "--gemm", "8192,8192,8192"],
     "simgpu run four_vs_eight": ["-m", "simgpu", "run", "four_vs_eight", "--html", "/dev/null"],
 }
 ROUNDS = 5

@@ -30,10 +30,16 @@ _HOMES = {
     "compare": "simgpu.metrics.comparison",
     "gantt": "simgpu.view.gantt",
     "load_scenario": "simgpu.config",
+    "one_op": "simgpu.pricing",
+    "op_table": "simgpu.pricing",
+    "ops": "simgpu.pricing",
     "play_case": "simgpu.api",
     "run": "simgpu.api",
     "runs_to_json": "simgpu.metrics.json_report",
     "simulate": "simgpu.api",
+    "sweep": "simgpu.sweeps",
+    "validate": "simgpu.validation",
+    "what_if": "simgpu.what_ifs",
     "write_html": "simgpu.view.report",
 }
 
@@ -54,10 +60,16 @@ __all__ = [
     "compare",
     "gantt",
     "load_scenario",
+    "one_op",
+    "op_table",
+    "ops",
     "play_case",
     "run",
     "runs_to_json",
     "simulate",
+    "sweep",
+    "validate",
+    "what_if",
     "write_html",
 ]
 
@@ -69,10 +81,14 @@ if TYPE_CHECKING:
     from simgpu.metrics.comparison import compare
     from simgpu.metrics.json_report import runs_to_json
     from simgpu.metrics.report import Report
+    from simgpu.pricing import one_op, op_table, ops
     from simgpu.program import Program
+    from simgpu.sweeps import sweep
     from simgpu.timeline import Timeline
+    from simgpu.validation import validate
     from simgpu.view.gantt import gantt
     from simgpu.view.report import write_html
+    from simgpu.what_ifs import what_if
 
 
 def __getattr__(name: str) -> Any:

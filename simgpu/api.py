@@ -17,16 +17,22 @@ from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.dtypes import DType
 from simgpu.engine import play
 from simgpu.fold import fold as fold_program
-from simgpu.lower import lower
+from simgpu.lower.recompute import recomputed_share
 from simgpu.metrics.collective_errors import TableErrors, price_table
 from simgpu.metrics.collective_sweep import CollectiveSweep, sweep_collective
 from simgpu.metrics.facts import RunFacts
+from simgpu.metrics.loading import loading_memory
 from simgpu.metrics.report import Report
 from simgpu.metrics.summary import summarize
-from simgpu.metrics.verdict import describe_run
-from simgpu.remedies import memory_remedies
+from simgpu.metrics.verdict import describe_run, launch_bound
+from simgpu.parallel.data_parallel import SHARDED_WEIGHTS
+from simgpu.parallel.ideal_bubble import idle_over_work
+from simgpu.parallel.pipeline import pipeline_schedule
+from simgpu.pricing import lower_case, op_prices, ops
+from simgpu.remedies import launch_remedies, memory_remedies
 from simgpu.timeline import Timeline
-from simgpu.workload.model import Model
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.frozen import spared_flops
 
 REMEDY_SPANS = 200_000
 """Larger runs are not repeated to try remedies: a second of play each, about."""
@@ -41,9 +47,7 @@ def play_case(case: Case, *, fold: bool = True) -> Timeline:
     fold : bool
         Simulate one rank of every class of ranks proved alike; the times are the same either way.
     """
-    program = lower(
-        case.cluster, case.model, case.training, case.strategy, network_free=case.network_free, nccl=case.nccl
-    )
+    program = lower_case(case, op_prices(case))
     return play(fold_program(program) if fold else program)
 
 
@@ -51,7 +55,8 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     """Simulate one case to its steady-state step and report it.
 
     When it does not fit, the usual remedies are simulated too, unless the case is so large that this would take long,
-    and the verdict names the first that would.
+    and the verdict names the first that would. When it is launch-bound, the verdict says what CUDA graphs and a larger
+    micro-batch would give.
 
     Raises
     ------
@@ -62,11 +67,12 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     """
     report = summarize(play_case(case, fold=fold), facts(case))
     tried = []
-    if not report.fits and report.timeline is not None and len(report.timeline.spans) <= REMEDY_SPANS:
-        for remedy in memory_remedies(case):
+    if report.timeline is not None and len(report.timeline.spans) <= REMEDY_SPANS:
+        remedies = () if report.fits else memory_remedies(case)
+        for remedy in launch_remedies(case) if report.fits and launch_bound(report) else remedies:
             changed = summarize(play_case(remedy.case, fold=fold), facts(remedy.case))
             tried.append((remedy.text, changed))
-            if changed.fits:
+            if changed.fits and not report.fits:
                 break
     return replace(report, verdict=describe_run(report, tried))
 
@@ -188,22 +194,41 @@ def collective_table(path: str | Path) -> TableErrors:
 def facts(case: Case) -> RunFacts:
     """Collect what metrics need to know beyond the Timeline."""
     training, strategy, model = case.training, case.strategy, case.model
-    dtype, gpu = training.precision, case.cluster.gpu(0)
-    tokens = training.tokens * training.accumulation * strategy.dp if isinstance(model, Model) else 0
-    per_token = hardware_per_token = 0
-    if isinstance(model, Model):
-        per_token = model.model_flops_per_token(training.sequence_length)
-        hardware_per_token = model.hardware_flops_per_token(training.sequence_length, training.recompute)
+    dtype, gpu = training.matmul_dtype, case.cluster.gpu(0)
+    tokens = training.tokens * training.accumulation * strategy.dp if isinstance(model, Architecture) else 0
+    passes = training.accumulation * strategy.dp
+    model_flops = hardware_flops = 0
+    if isinstance(model, Architecture):
+        spared = spared_flops(model, training)
+        model_flops = model.model_flops(training) - spared[0]
+        repeated = model.hardware_flops(training) - spared[1] - model_flops
+        hardware_flops = model_flops + round(recomputed_share(model, training, strategy) * repeated)
     return RunFacts(
         name=case.name,
         model=case.model.name,
         tokens=tokens,
-        model_flops=tokens * per_token,
-        hardware_flops=tokens * hardware_per_token,
+        model_flops=passes * model_flops,
+        hardware_flops=passes * hardware_flops,
         peak_flops_per_s=gpu.peak_tflops(dtype) * 1e12,
-        stages=strategy.pp,
-        microbatches=training.accumulation,
+        idle_over_work=_idle_over_work(case),
         price_per_gpu_hour=case.price_per_gpu_hour,
         train_tokens=case.train_tokens,
+        ranks_per_host=case.cluster.host_ranks(0),
+        host_memory_bytes=case.cluster.host_memory_bytes,
+        loading=loading_memory(
+            model.parameters if isinstance(model, Architecture) else 0,
+            case.cluster.host_ranks(0),
+            sharded=strategy.data_parallel in SHARDED_WEIGHTS,
+            model_parallel=strategy.tp * strategy.pp,
+        ),
+        op_table=None if case.costs.table is None else ops(case).table,
         warnings=case.warnings,
     )
+
+
+def _idle_over_work(case: Case) -> float:
+    """Return what the schedule idles by itself; steps end together where a norm is summed over the stages."""
+    if case.strategy.pp == 1:
+        return 0.0
+    together = isinstance(case.model, Architecture) and case.training.optimizer != "none"
+    return idle_over_work(pipeline_schedule(case.strategy, case.training.accumulation), together=together)

@@ -11,17 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 COMPUTE = "compute"
+HOST = "host"
+"""The stream of CPU time; also the communicator whose groups list the ranks that one CPU thread issues for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One op on a compute stream, priced."""
+    """One op on a compute stream, priced. ``launches`` says how many kernels the CPU launches for it."""
 
     name: str
     op_class: str  # gemm | attention | memory_bound | recompute | optimizer
     duration_ns: int
     flops: int = 0
     bytes: int = 0
+    launches: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,36 @@ class Free:
     category: str
 
 
-Instruction = Compute | Collective | Send | Recv | Record | Wait | Alloc | Free
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """The CPU issues an instruction of another stream, which starts no earlier; stands on a host stream.
+
+    A host stream is a thread of the CPU: in order, ahead of the GPU, and it may wait for events of other streams as
+    they may (``Wait`` there is a synchronisation). A stream whose instructions nobody issues needs no CPU.
+
+    Parameters
+    ----------
+    stream : str
+        The stream of the instruction.
+    instruction : int
+        Its position there: a Compute, Collective, Send or Recv.
+    op_ns : int, nanoseconds
+        CPU time up to the first launch of each kernel's op; of the whole, when a communication is issued.
+    launch_ns : int, nanoseconds
+        CPU time of each further launch of the same op.
+    member : int
+        -1 when the stream is the rank's own. Else one thread issues for several ranks (Python's threads under one
+        interpreter lock): the position of the stream's rank in this rank's group of the communicator HOST.
+    """
+
+    stream: str
+    instruction: int
+    op_ns: int
+    launch_ns: int
+    member: int = -1
+
+
+Instruction = Compute | Collective | Send | Recv | Record | Wait | Alloc | Free | Issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +154,7 @@ class Role:
     resident_bytes: Mapping[str, int]  # memory category -> bytes held from before the first step
     capacity_bytes: int  # memory of the device
     device: str
+    host_bytes: Mapping[str, int] = field(default_factory=dict)  # category -> bytes of host memory held all the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +165,7 @@ class Communicator:
     """
 
     name: str
-    axis: str  # tp | cp | ep | pp | dp
+    axis: str  # tp | cp | ep | pp | dp | host
     spans_stages: bool
 
 

@@ -22,8 +22,9 @@ class Spans:
     ----------
     rank, stream, instruction, step : (n,) int64
         Row of ``Program.ranks``, index into ``Timeline.streams``, position in the role's stream, step number.
-    ready_ns, start_ns, end_ns : (n,) int64, nanoseconds
-        When this stream reached the instruction, when it began (all members there), when it ended.
+    ready_ns, issued_ns, start_ns, end_ns : (n,) int64, nanoseconds
+        When this stream reached the instruction, when the CPU had issued it too, when it began (all members there),
+        when it ended.
     cause : (n,) int64
         Collectives and point-to-points: the rank that arrived last. Waits: the stream (index) that recorded
         the event. Otherwise -1.
@@ -34,6 +35,7 @@ class Spans:
     instruction: Int64
     step: Int64
     ready_ns: Int64
+    issued_ns: Int64
     start_ns: Int64
     end_ns: Int64
     cause: Int64
@@ -71,8 +73,10 @@ class Flows:
 class Timeline:
     """A played Program. ``window_ns`` is the steady-state step that metrics report.
 
-    ``kernel_ends_ns`` has, for every run of kernels that was slowed by communication beside it, when each of them
-    ended relative to the start; its key is (rank, stream, instruction, step). All others took their own durations.
+    ``kernel_ends_ns`` has, for every run of kernels that was slowed by communication beside it or held up by the CPU,
+    when each of them ended relative to the start; its key is (rank, stream, instruction, step). All others took their
+    own durations, one after another. ``kernel_holds_ns`` has, for those that the CPU held up, how long the stream
+    waited before (or within) each kernel for its launches; what went by before the first is ``start - ready``.
     """
 
     program: Program
@@ -83,6 +87,7 @@ class Timeline:
     memory: MemoryDeltas
     flows: Flows
     kernel_ends_ns: Mapping[tuple[int, int, int, int], tuple[int, ...]]
+    kernel_holds_ns: Mapping[tuple[int, int, int, int], tuple[int, ...]]
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
     steady: bool  # two successive periods agreed

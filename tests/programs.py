@@ -2,10 +2,12 @@
 
 from simgpu.program import (
     COMPUTE,
+    HOST,
     Collective,
     Communicator,
     Compute,
     Group,
+    Issue,
     Kernel,
     Link,
     Load,
@@ -29,6 +31,30 @@ def work(duration_ns, op_class="gemm", name="work", phase="forward", microbatch=
         phase=phase,
         microbatch=microbatch,
     )
+
+
+def works(*durations_ns, launches=1, name="work"):
+    """Build a run of kernels of these durations."""
+    kernels = tuple(
+        Kernel(name=name, op_class="gemm", duration_ns=duration, launches=launches) for duration in durations_ns
+    )
+    return Compute(name=name, kernels=kernels, duration_ns=sum(durations_ns), phase="forward")
+
+
+def hosted(streams, op_ns, launch_ns=None, *, order=None):
+    """Add a host stream that issues everything on the others, in an order of (stream, instruction)."""
+    issued = [
+        (stream, index)
+        for stream, items in streams.items()
+        for index, item in enumerate(items)
+        if isinstance(item, Compute | Collective | Send | Recv)
+    ]
+    return {**streams, HOST: [issue(*at, op_ns, launch_ns) for at in order or issued]}
+
+
+def issue(stream, instruction, op_ns, launch_ns=None, *, member=-1):
+    launch_ns = op_ns if launch_ns is None else launch_ns
+    return Issue(stream=stream, instruction=instruction, op_ns=op_ns, launch_ns=launch_ns, member=member)
 
 
 def all_reduce(size_bytes, communicator="dp"):

@@ -13,13 +13,14 @@ from simgpu.workload.bundled import bundled_model
 LLAMA_7B = 6_738_415_616
 
 
-def case(model="llama-2-7b", *, gpus=8, nodes=1, topology="dgx-a100", training=None, **parallel):
+def case(model="llama-2-7b", *, gpus=8, nodes=1, topology="dgx-a100", training=None, options=None, **parallel):
     mapping = {
         "name": "rule",
         "model": model,
         "cluster": {"topology": topology, "nodes": nodes, "gpus": gpus},
         "training": {"sequence_length": 2048, "micro_batch_size": 1, "gradient_accumulation": 1, **(training or {})},
         "parallel": parallel,
+        **(options or {}),
     }
     (only,) = load_cases(mapping)
     return only
@@ -87,7 +88,8 @@ def algorithm_bytes(program, communicator):
 def test_zero3_moves_1_5_times_ddps_bytes_at_equal_dtype_and_group(gpus):
     fp32 = {"precision": "fp32", "param_dtype": "fp32", "grad_dtype": "fp32", "reduce_dtype": "fp32"}
     ddp = program_of(case(gpus=gpus, training=fp32, data_parallel="ddp"))
-    zero3 = program_of(case(gpus=gpus, training=fp32, data_parallel="zero3"))
+    all_sharded = {"zero": {"stage3_param_persistence_threshold": 0}}
+    zero3 = program_of(case(gpus=gpus, training=fp32, options=all_sharded, data_parallel="zero3"))
     assert algorithm_bytes(zero3, "dp") == 1.5 * algorithm_bytes(ddp, "dp")
     assert bytes_leaving_gpu0(zero3, "dp") == pytest.approx(1.5 * bytes_leaving_gpu0(ddp, "dp"), rel=1e-6)
 

@@ -121,7 +121,8 @@ def sweep_command(
         nccl=_nccl(options),
     )
     text = _json(sweep_to_json(sweep), destination.json, wanted=destination.json_to_stdout)
-    title = f"{sweep.kind} on {sweep.nodes} x {sweep.cluster.name}, {len(sweep.members)} ranks"
+    name = sweep.kind.replace("send_recv", "sendrecv")
+    title = f"{name} on {sweep.nodes} x {sweep.cluster.name}, {len(sweep.members)} ranks"
     if destination.html is not None:
         from simgpu.view.sweep import page
 
@@ -198,7 +199,7 @@ def sweep_table(sweep: CollectiveSweep) -> Table:
             row.algorithm,
             row.protocol,
             f"{row.latency_share:.0%}",
-            Text(row.bottleneck),
+            Text(row.limit.partition(" (")[0]),
             row.source,
         )
     return table
@@ -287,6 +288,8 @@ def _assignments(option: str, settings: Sequence[str], allowed: str) -> dict[str
         key, equals, value = setting.rpartition("=")
         if not equals or not key.strip() or not value.strip():
             raise DestinationError(f"{option} {setting}: is no setting; allowed: {allowed}")
+        if key.strip() in found:
+            raise DestinationError(f"{option} {setting}: is given twice; leave one of them")
         found[key.strip()] = _number(value.strip())
     return found
 
@@ -303,6 +306,8 @@ def _shares(settings: Sequence[str]) -> dict[str, float]:
 
 
 def _number(text: str) -> int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
     for kind in (int, float):
         try:
             return kind(text)

@@ -64,9 +64,18 @@ def run(
     json: _Json = None,
     rank: _Rank = None,
     no_fold: _NoFold = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            "--what-if",
+            metavar="CHANGES",
+            help="Play again with changes, such as nvlink=2x,tp=free,bubble=none; the largest gains by default.",
+        ),
+    ] = None,
+    no_what_if: Annotated[bool, typer.Option("--no-what-if", help="Look for no gains.")] = False,
 ) -> None:
     """Simulate a scenario; with variants, compare them. Writes ./<scenario>.html."""
-    _play([file], set_, html, no_html, json, rank, no_fold)
+    _play([file], set_, html, no_html, json, rank, no_fold, what_if=what_if, gains=not no_what_if)
 
 
 @app.command()
@@ -81,6 +90,96 @@ def compare(
 ) -> None:
     """Simulate several scenarios and lay all their cases side by side. Writes ./compare.html."""
     _play(files, set_, html, no_html, json, rank, no_fold)
+
+
+@app.command()
+def sweep(
+    file: _Scenario,
+    set_: _Set = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", help="Processes; as many as CPUs by default.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option("--dask", metavar="ADDRESS", help="Use a Dask cluster: its scheduler's address.")
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option("--journal", metavar="PATH", help="Finished points, to resume from; ./<scenario>.sweep.jsonl."),
+    ] = None,
+    html: _Html = None,
+    no_html: _NoHtml = False,
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="PATH", help="Where the table goes; ./<scenario>.sweep.csv.")
+    ] = None,
+    parquet: Annotated[
+        str | None, typer.Option("--parquet", metavar="PATH", help="Write the table as Parquet too (pyarrow).")
+    ] = None,
+    json: _Json = None,
+    no_fold: _NoFold = False,
+) -> None:
+    """Simulate every point of a scenario's sweep grid; the same command resumes. Writes ./<scenario>.sweep.html."""
+    with guarded():
+        from simgpu.cli.sweep import sweep_command
+
+        sweep_command(
+            file,
+            overrides=set_ or (),
+            jobs=jobs,
+            dask=dask,
+            journal=journal,
+            html=html,
+            no_html=no_html,
+            csv=csv,
+            parquet=parquet,
+            json=json,
+            fold=not no_fold,
+        )
+
+
+@app.command()
+def validate(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Scenarios with measured values, CSV tables of runs, or folders; by default the published runs.",
+            show_default=False,
+        ),
+    ] = None,
+    set_: _Set = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where", metavar="COLUMN=PATTERN", help="Rows of tables that count, such as tier=A. Repeatable."
+        ),
+    ] = None,
+    group: Annotated[str, typer.Option(metavar="COLUMN", help="Split each table into families by this column.")] = "",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", help="Processes; as many as CPUs by default.")
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option("--journal", metavar="PATH", help="Keep finished predictions here, and go on from them."),
+    ] = None,
+    html: _Html = None,
+    no_html: _NoHtml = False,
+    json: _Json = None,
+) -> None:
+    """Predict runs that were measured and show the errors. Writes ./validate.html."""
+    with guarded():
+        from simgpu.cli.validate import validate_command
+
+        validate_command(
+            paths or (),
+            overrides=set_ or (),
+            where=where or (),
+            group=group,
+            jobs=jobs,
+            journal=journal,
+            html=html,
+            no_html=no_html,
+            json=json,
+        )
 
 
 @app.command()
@@ -155,6 +254,80 @@ def collective(
         collective_command(kind, options, table=table, json=json, plot=plot)
 
 
+@app.command()
+def ops(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a bundled one.", show_default=False),
+    ] = None,
+    set_: _Set = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="GPU of --gemm and --attention.")] = None,
+    gemm: Annotated[
+        list[str] | None, typer.Option("--gemm", metavar="M,N,K[,BATCH]", help="One matrix product. May be repeated.")
+    ] = None,
+    attention: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attention",
+            metavar="BATCH,SEQUENCE,HEADS,HEAD_DIM[,KV_HEADS]",
+            help="One fused attention. May be repeated.",
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="fp32, tf32, bf16, fp16 or fp8.")] = "bf16",
+    causal: Annotated[bool, typer.Option("--causal/--no-causal", help="Mask of --attention.")] = True,
+    backward: Annotated[bool, typer.Option("--backward", help="--attention's backward kernel.")] = False,
+    rates: Annotated[str, typer.Option(metavar="RATES", help="peak, sustained or measured.")] = "sustained",
+    power_cap: Annotated[
+        float | None, typer.Option("--power-cap", metavar="W", help="Power limit of the GPU in watts.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="FILE.csv", help="Price every row of a measured table instead.")
+    ] = None,
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="PATH", help="Write a table to fill in, for costs: {table: PATH}.")
+    ] = None,
+    json: _Json = None,
+) -> None:
+    """List every op of a scenario's step with what limits it; price one op (--gemm); or compare a table (--table)."""
+    with guarded():
+        from simgpu.cli.ops import OneOp, ops_command
+
+        one = OneOp(
+            gpu=gpu,
+            gemm=tuple(gemm or ()),
+            attention=tuple(attention or ()),
+            dtype=dtype,
+            causal=causal,
+            backward=backward,
+            rates=rates,
+            power_cap_w=power_cap,
+        )
+        ops_command(scenario, one, overrides=set_ or (), table=table, csv=csv, json=json)
+
+
+@app.command()
+def schedule(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="Pipeline schedule such as 1f1b or zbv, or a CSV of PyTorch's.")
+    ],
+    stages: Annotated[int | None, typer.Option("--stages", "-p", metavar="P", help="Pipeline ranks.")] = None,
+    virtual: Annotated[
+        int | None,
+        typer.Option("--virtual", "-v", metavar="V", help="Stages per rank; 1, or 2 where it takes several."),
+    ] = None,
+    microbatches: Annotated[
+        int | None, typer.Option("--microbatches", "-m", metavar="M", help="Microbatches per step.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="grid, or PyTorch's csv.")] = "grid",
+    json: _Json = None,
+) -> None:
+    """Print a pipeline schedule, step by step, after checking that it can run."""
+    with guarded():
+        from simgpu.cli.schedule import schedule_command
+
+        schedule_command(name, stages=stages, virtual=virtual, microbatches=microbatches, form=form, json=json)
+
+
 def _play(
     files: list[str],
     set_: list[str] | None,
@@ -163,11 +336,24 @@ def _play(
     json: str | None,
     rank: int | None,
     no_fold: bool,
+    *,
+    what_if: str | None = None,
+    gains: bool = False,
 ) -> None:
     with guarded():
         from simgpu.cli.play import play_files
 
-        play_files(files, overrides=set_ or (), html=html, no_html=no_html, json=json, rank=rank, fold=not no_fold)
+        play_files(
+            files,
+            overrides=set_ or (),
+            html=html,
+            no_html=no_html,
+            json=json,
+            rank=rank,
+            fold=not no_fold,
+            what_if=what_if,
+            gains=gains,
+        )
 
 
 def main() -> None:

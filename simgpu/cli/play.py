@@ -14,6 +14,7 @@ from simgpu.errors import Issue, ScenarioError
 if TYPE_CHECKING:
     from simgpu.config.case import Case, Scenario
     from simgpu.metrics.report import Report
+    from simgpu.what_ifs import Change
 
 _COMPARISON: Final = "compare"
 
@@ -27,6 +28,8 @@ def play_files(
     json: str | None,
     rank: int | None,
     fold: bool,
+    what_if: str | None = None,
+    gains: bool = False,
 ) -> tuple[Report, ...]:
     """Load, simulate, print and write.
 
@@ -43,6 +46,10 @@ def play_files(
         Whose own step to print as well.
     fold : bool
         Simulate one of each class of equal ranks only.
+    what_if : str or None
+        Changes to play every case again with.
+    gains : bool
+        Look for the changes that gain most where none were asked for.
 
     Returns
     -------
@@ -60,7 +67,10 @@ def play_files(
     destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json, inputs=inputs)
     cases = _named_apart(scenarios)
     _check_rank(rank, cases)
+    changes = _changes(cases, what_if)
     reports = _simulate(cases, fold=fold)
+    if gains or changes is not None:
+        reports = _with_gains(cases, reports, changes, fold=fold)
     text = _write(reports, destination, title)
     print_report(reports, destination.console(), title=title, rank=rank)
     if destination.html is not None:
@@ -118,6 +128,32 @@ def _simulate(cases: Sequence[Case], *, fold: bool) -> tuple[Report, ...]:
             watch.begin(case.name)
             reports.append(simulate(case, fold=fold))
     return advise(cases, reports, fold=fold)
+
+
+def _changes(cases: Sequence[Case], asked: str | None) -> Sequence[Sequence[Change]] | None:
+    """Return what to play each case again with; None when nothing was asked for."""
+    if asked is None:
+        return None
+    from simgpu.what_ifs import applicable_changes, parse_changes
+
+    return applicable_changes(cases, parse_changes(asked))
+
+
+def _with_gains(
+    cases: Sequence[Case], reports: Sequence[Report], changes: Sequence[Sequence[Change]] | None, *, fold: bool
+) -> tuple[Report, ...]:
+    """Add to each report what changes would gain: those asked for, or the largest."""
+    from simgpu.what_ifs import largest_gains, what_if
+
+    found = []
+    with watched(len(cases)) as watch:
+        for index, (case, report) in enumerate(zip(cases, reports, strict=True)):
+            watch.begin(f"what if: {case.name}")
+            gains = (
+                largest_gains(case, report, fold=fold) if changes is None else what_if(case, changes[index], fold=fold)
+            )
+            found.append(replace(report, what_ifs=gains))
+    return tuple(found)
 
 
 def _write(reports: Sequence[Report], destination: Destination, title: str) -> str | None:

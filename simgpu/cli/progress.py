@@ -86,14 +86,15 @@ class Watch:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         with self._lock:
-            if self._closed:
+            console = Console(stderr=True)
+            if self._closed or not console.is_terminal:  # a file would be left with an empty line
                 return
             progress = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 *([TextColumn("{task.completed}/{task.total}")] if self._cases > 1 else []),
                 TimeElapsedColumn(),
-                console=Console(stderr=True),
+                console=console,
                 get_time=time.monotonic,
                 transient=True,
             )

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simgpu.cli.grid import Grid, cell_width
+from simgpu.metrics.gain import gains_text
 from simgpu.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ CLASS_LABELS: Final[Mapping[str, str]] = {
     "host": "waiting for the host",
 }
 _NONE: Final = "-"
+_SHOWN: Final = 0.0005  # of the step: less reads 0.0 %
 
 
 def print_report(reports: Sequence[Report], console: Console, *, title: str, rank: int | None = None) -> None:
@@ -61,6 +63,12 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
             console.print(table)
     for report, found in own:
         console.print(Text(f"{report.name}: {_rank_line(found, rank or 0)}"))
+    for report in reports:
+        if report.what_ifs:
+            console.print(Text(f"{report.name}: what if: {gains_text(report.what_ifs)}"))
+    for report in reports:
+        if report.op_table is not None:
+            console.print(Text(f"{report.name}: {report.op_table}; the rest from the model"))
     for report in reports:
         for warning in report.warnings:
             console.print(Text.assemble(("warning: ", "yellow"), f"{report.name}: {warning}"))
@@ -117,10 +125,14 @@ def breakdown_grid(title: str, columns: Sequence[tuple[str, Mapping[str, float],
     Returns
     -------
     Grid
-        Without the classes that are zero everywhere; the last row is their sum, the step.
+        Without the classes that would read 0.0 % everywhere; the last row is the sum of all, the step.
     """
     known = dict.fromkeys((*CLASS_LABELS, *(name for _, breakdown, _ in columns for name in breakdown)))
-    names = [name for name in known if any(breakdown.get(name) for _, breakdown, _ in columns)]
+    names = [
+        name
+        for name in known
+        if any(breakdown.get(name, 0) >= _SHOWN * step_ns > 0 for _, breakdown, step_ns in columns)
+    ]
     return Grid(
         title=title,
         corner="class",

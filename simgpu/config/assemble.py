@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simgpu.config.adaptation import check_adaptation
 from simgpu.config.batch import solve_batch
 from simgpu.config.case import Case
 from simgpu.config.findings import Findings
@@ -10,16 +11,20 @@ from simgpu.config.layout import plan_layout
 from simgpu.config.link_disorder import disorder_links
 from simgpu.config.magnitude import check_magnitude
 from simgpu.config.nccl_choice import nccl_settings
-from simgpu.config.recipe import build_training
+from simgpu.config.op_costs import op_costs
+from simgpu.config.pipeline_choice import check_microbatches
+from simgpu.config.recipe import build_training, default_dropout
 from simgpu.config.scenario_block import ScenarioBlock
+from simgpu.config.software_choice import check_software, choose_software
 from simgpu.config.structure import check_structure
 from simgpu.config.training_block import TrainingBlock
 from simgpu.config.unbuilt import refuse_unbuilt
-from simgpu.errors import ScenarioError
 from simgpu.hardware.cluster import Cluster
 from simgpu.parallel.strategy import Strategy
-from simgpu.workload.model import Model
-from simgpu.workload.shard import Shard
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.families import layout_issues
+from simgpu.workload.software import DEFAULT, Software
+from simgpu.workload.synthetic import SyntheticModel
 from simgpu.workload.training import Training
 
 
@@ -54,29 +59,43 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     elif findings.sound("cluster.topology"):
         inputs.check_topology(scenario.cluster.topology, findings)
     block = scenario.training
-    if block.sequence_length is None and isinstance(model, Model) and findings.sound("training.sequence_length"):
+    if block.sequence_length is None and isinstance(model, Architecture):
+        block = block.model_copy(update={"sequence_length": model.fixed_sequence})
+    if block.sequence_length is None and isinstance(model, Architecture) and findings.sound("training.sequence_length"):
         findings.add("training.sequence_length", "is missing", fix="add the tokens per sequence, such as 4096")
     # Without a cluster the number asked for still lets the degrees and the batch be checked.
     gpus = (
         cluster.world_size if cluster is not None else scenario.cluster.gpus if findings.sound("cluster.gpus") else None
     )
-    if isinstance(model, Model):
-        _check_sequence(model, scenario, findings)
+    if isinstance(model, Architecture):
+        _check_sequence(model, block, findings)
         _check_precision(scenario, cluster, findings)
-    strategy = plan_layout(scenario, model, gpus, findings)
+    table = inputs.schedule(scenario.parallel.schedule, findings)
+    strategy = plan_layout(scenario, model, gpus, findings, table=table)
     batch = None if strategy is None else solve_batch(block, strategy.dp, findings)
+    if strategy is not None and batch is not None and not findings.issues:
+        check_microbatches(strategy, batch[1], findings)
+    costs = op_costs(scenario, cluster, inputs, findings)
+    check_software(scenario, findings)
+    if block.recompute_layers is not None and block.recompute == "none" and findings.sound("training.recompute"):
+        fix = "set training.recompute to full or selective, or leave it out"
+        findings.add("training.recompute_layers", "has no effect: training.recompute is none", fix=fix)
     if findings.issues or model is None or cluster is None or strategy is None or batch is None:
         return None
+    software = choose_software(scenario)
     training = build_training(
         block,
         micro_batch_size=batch[0],
         accumulation=batch[1],
         data_parallel=strategy.data_parallel,
-        model_parallel=strategy.tp > 1 or strategy.pp > 1,
+        model_parallel=strategy.model_parallel,
+        dropout=default_dropout(model, software),
     )
     check_magnitude(model, training, strategy, findings)
-    if isinstance(model, Model):
-        _check_shard(model, training, strategy.tp, strategy.sequence_parallel, findings)
+    if isinstance(model, Architecture):
+        _check_shard(model, training, strategy, software, findings)
+    if not findings.issues:
+        check_adaptation(model, training, block, findings)
     if findings.issues:
         return None
     return Case(
@@ -87,28 +106,45 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         strategy=strategy,
         network_free=scenario.network == "free",
         nccl=nccl,
+        costs=costs,
+        software=software,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
-        warnings=(*_warnings(scenario, training, strategy), *inputs.warnings(scenario.model)),
+        warnings=(*_warnings(scenario, training, strategy), *_token_note(model), *inputs.warnings(scenario.model)),
     )
 
 
-def _check_sequence(model: Model, scenario: ScenarioBlock, findings: Findings) -> None:
+def _token_note(model: Architecture | SyntheticModel) -> tuple[str, ...]:
+    """Say what a token is where the model reads images."""
+    fixed = model.fixed_sequence if isinstance(model, Architecture) else None
+    if fixed is None:
+        return ()
+    return (f"an image of {model.name} counts as {fixed} token{'s' if fixed > 1 else ''}, in tokens/s too",)
+
+
+def _check_sequence(model: Architecture, block: TrainingBlock, findings: Findings) -> None:
     """Check the sequence as far as that goes without the layout and the batch."""
     if findings.sound("training.sequence_length", "training.precision"):
-        recipe = TrainingBlock(sequence_length=scenario.training.sequence_length)
+        recipe = TrainingBlock(sequence_length=block.sequence_length)
         training = build_training(
             recipe, micro_batch_size=1, accumulation=1, data_parallel="none", model_parallel=False
         )
-        _check_shard(model, training, 1, False, findings)
+        _check_shard(model, training, Strategy(), DEFAULT, findings)
 
 
-def _check_shard(model: Model, training: Training, tp: int, sequence_parallel: bool, findings: Findings) -> None:
-    """Let the workload say what the tensor-parallel degree and the sequence do not fit."""
-    try:
-        Shard(model=model, training=training, tp=tp, sequence_parallel=sequence_parallel)
-    except ScenarioError as error:
-        findings.adopt(error.issues)
+def _check_shard(
+    model: Architecture, training: Training, strategy: Strategy, software: Software, findings: Findings
+) -> None:
+    """Let the workload say what the degrees and the sequence do not fit."""
+    found = layout_issues(
+        model,
+        training,
+        tp=strategy.tp,
+        sequence_parallel=strategy.sequence_parallel,
+        software=software,
+        splits=strategy.splits,
+    )
+    findings.adopt(found)
 
 
 def _check_precision(scenario: ScenarioBlock, cluster: Cluster | None, findings: Findings) -> None:
@@ -116,14 +152,14 @@ def _check_precision(scenario: ScenarioBlock, cluster: Cluster | None, findings:
     if cluster is None or not findings.sound("training.precision"):
         return
     gpu, precision = cluster.gpu(0), scenario.training.precision
-    rates = {"bf16": gpu.bf16_tflops, "tf32": gpu.tf32_tflops}
+    rates = {"bf16": gpu.bf16_tflops, "tf32": gpu.tf32_tflops, "fp8": gpu.fp8_tflops}
     if precision in rates and rates[precision] is None:
         given = findings.value("training.precision") is not None
         findings.add(
             "training.precision",
             f"{'' if given else 'is bf16 when left out: '}{gpu.name} ({gpu.arch}) has no {precision} arithmetic",
             allowed=", ".join(["fp16", "fp32", *(name for name, rate in rates.items() if rate is not None)]),
-            fix="set training.precision to fp16",
+            fix=f"set training.precision to {'bf16' if precision == 'fp8' and gpu.bf16_tflops else 'fp16'}",
         )
 
 

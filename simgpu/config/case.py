@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simgpu.costs.choice import CATALOGUE, OpCosts
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.parallel.strategy import Strategy
+from simgpu.workload.software import DEFAULT, Software
 from simgpu.workload.training import Training
 
 if TYPE_CHECKING:
     from simgpu.hardware.cluster import Cluster
-    from simgpu.workload.model import Model
+    from simgpu.workload.architecture import Architecture
     from simgpu.workload.synthetic import SyntheticModel
 
 
@@ -25,7 +27,7 @@ class Case:
     name : str
         The variant's name, or the scenario's.
     cluster : Cluster
-    model : Model or SyntheticModel
+    model : Architecture or SyntheticModel
     training : Training
     strategy : Strategy
         Its world size is the cluster's number of GPUs.
@@ -33,6 +35,10 @@ class Case:
         Communication costs nothing.
     nccl : NcclSettings
         NCCL's version and environment variables.
+    costs : OpCosts
+        Device rates and measured ops.
+    software : Software
+        Software generation.
     price_per_gpu_hour : float or None
         In any currency.
     train_tokens : int or None
@@ -43,11 +49,13 @@ class Case:
 
     name: str
     cluster: Cluster
-    model: Model | SyntheticModel
+    model: Architecture | SyntheticModel
     training: Training
     strategy: Strategy
     network_free: bool = False
     nccl: NcclSettings = CURRENT
+    costs: OpCosts = CATALOGUE
+    software: Software = DEFAULT
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
     warnings: tuple[str, ...] = ()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from simgpu.config.block import Block
-from simgpu.config.quantity import Count, CountOrZero, Flag, SizeMebibytes
+from simgpu.config.quantity import ANY_CASE, Count, CountOrZero, Flag, Gpus, SizeMebibytes, Text
+
+_BackwardPrefetch = Annotated[Literal["backward_pre", "backward_post", "no_prefetch"], ANY_CASE]
 
 
 class DdpBlock(Block):
@@ -14,15 +18,44 @@ class DdpBlock(Block):
     bucket_cap_mb: SizeMebibytes | None = None
     """Bucket size in MiB, as in PyTorch. Left out: 25 MiB with a first bucket of 1 MiB; given: no small first one."""
     find_unused_parameters: Flag = False
-    """Look for parameters that took no part in forward."""
+    """Look for parameters that took no part in forward. Costs CPU time, and buckets keep their first order."""
     static_graph: Flag = False
-    """The graph is the same in every step."""
+    """The graph is the same in every step: nothing is looked for after the first one."""
     gradient_as_bucket_view: Flag = False
-    """Gradients live in the buckets: no copy."""
+    """Gradients live in the buckets: no copy back, and no second buffer."""
+    broadcast_buffers: Flag = True
+    """Send the first rank's buffers (statistics of batch norms) to all before forward."""
+    no_sync: Flag = True
+    """Reduce gradients in the last micro-batch of a step only; false reduces in every one."""
+
+
+class OffloadBlock(Block):
+    """DeepSpeed's `offload_optimizer` or `offload_param`."""
+
+    device: Annotated[Literal["cpu", "nvme"], ANY_CASE] = "cpu"
+    """Host memory, or an SSD of the node."""
+    pin_memory: Flag = False
+    """Copies go through pinned memory: about three times as fast, and the CPU does not wait for them."""
+    nvme_path: Text | None = None
+    """Where the SSD is mounted; without effect here."""
+    pipeline_read: Flag = False
+    """Read the next sub-group's states beside the update of this one."""
+    pipeline_write: Flag = False
+    """Write a sub-group's states beside the update of the next."""
+
+
+def _offload(value: Any) -> Any:
+    """Read a bare device, or `none`, as Accelerate writes it."""
+    if isinstance(value, str):
+        return None if value.lower() == "none" else {"device": value}
+    return value
+
+
+Offload = Annotated[OffloadBlock | None, BeforeValidator(_offload)]
 
 
 class ZeroBlock(Block):
-    """DeepSpeed's `zero_optimization`. Bucket sizes count elements, not bytes."""
+    """DeepSpeed's `zero_optimization`. Sizes count elements, not bytes."""
 
     overlap_comm: Flag | None = None
     """Overlap reductions with backward; DeepSpeed's default is true for stage 3 only."""
@@ -30,37 +63,50 @@ class ZeroBlock(Block):
     """Elements reduced together."""
     allgather_bucket_size: Count = 500_000_000
     """Elements gathered together."""
-    stage3_prefetch_bucket_size: CountOrZero | None = None
-    """Elements fetched ahead at stage 3."""
-    stage3_param_persistence_threshold: CountOrZero | None = None
-    """Parameters smaller than this stay gathered at stage 3."""
-    offload_optimizer: Any = None
-    """Optimizer state in host memory or on NVMe."""
-    offload_param: Any = None
-    """Weights in host memory or on NVMe."""
+    stage3_prefetch_bucket_size: CountOrZero = 50_000_000
+    """Elements fetched ahead of their use at stage 3; 0 fetches nothing ahead."""
+    stage3_param_persistence_threshold: CountOrZero = 100_000
+    """Parameters of up to so many elements stay gathered at stage 3."""
+    stage3_max_live_parameters: Count = 1_000_000_000
+    """Nothing is fetched ahead while more elements than this would be gathered at stage 3."""
+    zero_quantized_weights: Flag = False
+    """ZeRO++: gather weights in int8."""
+    zero_hpz_partition_size: Gpus = 1
+    """ZeRO++: ranks that share a second copy of the weights, from which backward gathers; the GPUs of a node."""
+    zero_quantized_gradients: Flag = False
+    """ZeRO++: reduce gradients in int4, within nodes and then between them."""
+    offload_optimizer: Offload = None
+    """Optimizer states in host memory, and its step on the CPU: `cpu`, or a block; from an SSD: `nvme` (stage 3)."""
+    offload_param: Offload = None
+    """Shards of weights in host memory or on an SSD (stage 3): `cpu`, `nvme`, or a block."""
 
 
 class FsdpBlock(Block):
-    """PyTorch FSDP 2: one unit per transformer block."""
+    """PyTorch FSDP: one unit per transformer block."""
 
     reshard_after_forward: Flag = True
-    """Free gathered weights after forward and gather them again for backward."""
-    forward_prefetch: Flag | None = None
-    """Gather the next unit early in forward."""
-    backward_prefetch: Flag | None = None
-    """Gather the next unit early in backward."""
-    limit_all_gathers: Flag | None = None
-    """Hold gathers back so that at most two units are live (FSDP 1)."""
-    cpu_offload: Flag | None = None
-    """Shards in host memory."""
+    """Free gathered weights after forward and gather them again for backward; false is SHARD_GRAD_OP."""
+    forward_prefetch: Flag = False
+    """The CPU asks for the next unit before it issues this one's forward."""
+    backward_prefetch: _BackwardPrefetch = "backward_pre"
+    """FSDP 1: the next unit is gathered beside this one's backward, before this one's reduction (`backward_post`), or
+    when its turn comes (`no_prefetch`). FSDP 2 always does the first."""
+    limit_all_gathers: Flag = True
+    """FSDP 1: hold gathers back so that few units are live; false lets the CPU run ahead."""
+    shard_size: Gpus | None = None
+    """hsdp: ranks that share one copy of the states; those of a node when left out."""
+    wrap_embedding_and_head: Flag = False
+    """Embedding and head are units of their own (torchtitan); false leaves them in the root, whole from forward on."""
+    cpu_offload: Flag = False
+    """Shards, gradients and optimizer states in pinned host memory, and the optimizer's step on the CPU."""
 
 
 class DistributedOptimizerBlock(Block):
     """Megatron's distributed optimizer."""
 
-    overlap_grad_reduce: Flag | None = None
-    """Reduce gradients during the last micro-batch's backward."""
-    overlap_param_gather: Flag | None = None
-    """Gather weights during the next step's first forward."""
+    overlap_grad_reduce: Flag = False
+    """Reduce gradients during the last micro-batch's backward, in buckets; false reduces all of them after it."""
+    overlap_param_gather: Flag = False
+    """Gather weights during the next step's first forward; needs overlap_grad_reduce."""
     ddp_bucket_size: Count | None = None
-    """Elements reduced together; max(40e6, 1e6 x dp) in Megatron."""
+    """Elements reduced together; max(40e6, 1e6 x dp) when left out."""

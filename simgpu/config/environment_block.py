@@ -40,16 +40,24 @@ class SoftwareBlock(Block):
     """Which kernels there are, and what the host costs."""
 
     preset: _Preset = "flash"
-    """Software generation."""
+    """Software generation: which ops are one kernel (docs/software.md)."""
     host_issue_ns: TimeNs | None = None
-    """CPU time to issue one kernel."""
+    """CPU time to issue one op, forward and backward, instead of the preset's; 0: the GPU never waits for the CPU."""
+    cuda_graphs: Flag = False
+    """The step is replayed from CUDA graphs, whose kernels need far less CPU time."""
+    cuda_launch_blocking: Flag = False
+    """CUDA_LAUNCH_BLOCKING=1: the CPU waits for each kernel before it issues the next."""
 
 
 class CostsBlock(Block):
-    """Measured op times."""
+    """How ops are priced."""
 
     table: Text | None = None
-    """CSV file of measured ops."""
+    """CSV file of measured ops (relative to this file), which go before the model; simgpu ops FILE --csv writes one."""
+    rates: Annotated[Literal["peak", "sustained", "measured"], ANY_CASE] = "sustained"
+    """Matrix rates: the datasheet's, the sustained ones of the device table, or those only where they were measured."""
+    power_cap_w: Positive | None = None
+    """Power limit of every GPU in watts, which lowers its sustained rates; the card's own when left out."""
 
 
 class LinkBlock(Block):
@@ -79,6 +87,8 @@ class MeasuredBlock(Block):
 
     step_time_s: Positive | None = None
     """Step time in seconds."""
+    peak_memory_gib: Positive | None = None
+    """What PyTorch's allocator has handed out at its peak (max_memory_allocated) on the fullest rank, in GiB."""
     source: Text | None = None
     """Where it was published."""
 

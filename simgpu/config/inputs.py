@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from simgpu.config.cluster_block import ClusterBlock
 from simgpu.config.findings import Findings
@@ -18,12 +18,17 @@ from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ModelError, ScenarioError, SimGPUError
 from simgpu.hardware.cluster import Cluster, build_cluster
 from simgpu.io.json_file import JsonFile, read_json
+from simgpu.io.schedule_csv import read_schedule_csv
 from simgpu.io.user_path import is_folder, is_readable, obstacle, user_path
 from simgpu.io.yaml_file import FieldPath, YamlFile, read_yaml
-from simgpu.workload.model import Model
+from simgpu.parallel.schedule_check import check_schedule
+from simgpu.parallel.schedules import PIPELINE_SCHEDULES, PipelineSchedule
+from simgpu.workload.architecture import Architecture
 
 if TYPE_CHECKING:
     from simgpu.workload.synthetic import SyntheticModel
+
+_SCHEDULE: Final = "parallel.schedule"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,10 +46,12 @@ class Inputs:
     folder: Path
     files: list[Path] = field(default_factory=list)
     _warnings: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _models: dict[str, Model | SyntheticModel | SimGPUError] = field(default_factory=dict)
+    _models: dict[str, Architecture | SyntheticModel | SimGPUError] = field(default_factory=dict)
     _clusters: dict[str, Cluster | SimGPUError] = field(default_factory=dict)
 
-    def model(self, asked: str | InlineModel | SyntheticBlock, findings: Findings) -> Model | SyntheticModel | None:
+    def model(
+        self, asked: str | InlineModel | SyntheticBlock, findings: Findings
+    ) -> Architecture | SyntheticModel | None:
         """Return the model that a scenario asks for; None, with findings, when there is none.
 
         Parameters
@@ -55,7 +62,7 @@ class Inputs:
 
         Returns
         -------
-        Model or SyntheticModel or None
+        Architecture or SyntheticModel or None
         """
         key = asked if isinstance(asked, str) else repr(asked)
         if key not in self._models:
@@ -87,7 +94,7 @@ class Inputs:
         """
         return self._warnings.get(asked, ()) if isinstance(asked, str) else ()
 
-    def _read_model(self, asked: str | InlineModel | SyntheticBlock) -> Model | SyntheticModel:
+    def _read_model(self, asked: str | InlineModel | SyntheticBlock) -> Architecture | SyntheticModel:
         from simgpu.workload.bundled import bundled_model, bundled_models
         from simgpu.workload.inline import model_from_fields
 
@@ -116,7 +123,7 @@ class Inputs:
             raise ScenarioError([issue])
         return bundled_model(asked)
 
-    def _read_config(self, asked: str, path: Path) -> Model:
+    def _read_config(self, asked: str, path: Path) -> Architecture:
         from simgpu.workload.huggingface import model_from_huggingface
 
         self.files.append(path)
@@ -161,6 +168,40 @@ class Inputs:
             return found
         return None
 
+    def schedule(self, asked: str | None, findings: Findings) -> PipelineSchedule | None:
+        """Return the pipeline schedule that a CSV holds; None for a schedule's name, or with findings.
+
+        Parameters
+        ----------
+        asked : str or None
+            The ``parallel.schedule`` field.
+        findings : Findings
+
+        Returns
+        -------
+        PipelineSchedule or None
+        """
+        if asked is None or asked in PIPELINE_SCHEDULES or not findings.sound(_SCHEDULE):
+            return None
+        path = self.folder / user_path(asked)
+        if not is_readable(path):
+            issue = Issue(field=_SCHEDULE, value=asked, problem=obstacle(path) or f"there is no file {path}")
+            findings.adopt([issue])
+            return None
+        self.files.append(path)
+        try:
+            table = read_schedule_csv(path)
+        except ScenarioError as error:
+            findings.adopt(error.issues, home=_SCHEDULE)
+            return None
+        faults = check_schedule(table)
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            problem, fix = f"cannot run: {faults[0]}{more}", f"simgpu schedule {asked} shows where"
+            findings.adopt([Issue(field=_SCHEDULE, value=asked, problem=problem, fix=fix)])
+            return None
+        return table
+
     def check_topology(self, asked: str, findings: Findings) -> None:
         """Check that a topology can be read, where other fields of the cluster keep it from being built.
 
@@ -195,7 +236,7 @@ class Inputs:
             raise ScenarioError([_in_topology(issue, file, fabric or {}) for issue in error.issues]) from None
 
 
-def _checked(model: Model) -> Model:
+def _checked(model: Architecture) -> Architecture:
     problems = oversized(model)
     if problems:
         raise ModelError("\n".join(problems))

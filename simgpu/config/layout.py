@@ -4,35 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from simgpu.config.degrees import nearest, pipeline_degrees, tensor_degrees, tensor_problems
+from simgpu.config.data_parallel_options import check_options, data_parallel_options, sub_group_size
+from simgpu.config.degrees import context_degrees, nearest, pipeline_degrees, tensor_degrees, tensor_problems
+from simgpu.config.expert_layout import check_experts
 from simgpu.config.findings import Findings
+from simgpu.config.host_choice import check_offload, check_threads
 from simgpu.config.parallel_block import ParallelBlock
+from simgpu.config.pipeline_choice import PipelineChoice, choose_pipeline
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.parallel.data_parallel import STRATEGIES
-from simgpu.parallel.strategy import DdpOptions, FsdpOptions, Strategy, ZeroOptions
-from simgpu.workload.model import Model
+from simgpu.parallel.schedules import PipelineSchedule
+from simgpu.parallel.strategy import Strategy
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.families import is_pipelined
 
 if TYPE_CHECKING:
     from simgpu.workload.synthetic import SyntheticModel
 
-_AXES: Final = ("pp", "dp", "tp")
+_PIPELINE_FIELDS: Final = ("parallel.pp", "parallel.virtual_stages", "parallel.schedule")
+_AXES: Final = ("pp", "dp", "cp", "tp")
+_DEGREES: Final = ("parallel.tp", "parallel.pp", "parallel.cp", "parallel.dp")
 _MOST_STAGES_SHOWN: Final = 64
 _MOST_DEGREES_SHOWN: Final = 16
 
 
 def plan_layout(
-    scenario: ScenarioBlock, model: Model | SyntheticModel | None, gpus: int | None, findings: Findings
+    scenario: ScenarioBlock,
+    model: Architecture | SyntheticModel | None,
+    gpus: int | None,
+    findings: Findings,
+    *,
+    table: PipelineSchedule | None = None,
 ) -> Strategy | None:
     """Complete and check the parallel layout.
 
     Parameters
     ----------
     scenario : ScenarioBlock
-    model : Model or SyntheticModel or None
+    model : Architecture or SyntheticModel or None
         None when it could not be read; what can be checked without it still is.
     gpus : int or None
         GPUs of the cluster; None when it could not be built.
     findings : Findings
+    table : PipelineSchedule, optional
+        The pipeline schedule that a file holds.
 
     Returns
     -------
@@ -50,62 +65,91 @@ def plan_layout(
     4
     """
     parallel = scenario.parallel
-    stages = None if model is None or isinstance(model, Model) else model.stages
-    pp = parallel.pp or stages or 1
-    if stages is not None:
-        _check_synthetic(parallel, stages, findings)
-    elif isinstance(model, Model):
+    synthetic = None if model is None or isinstance(model, Architecture) else model
+    pipeline = choose_pipeline(parallel, synthetic, table, findings)
+    pp = pipeline.pp
+    if synthetic is not None:
+        _check_synthetic(parallel, pipeline, synthetic.stages, findings)
+    elif isinstance(model, Architecture):
         _check_tensor(parallel, model, gpus, findings)
-        _check_stages(parallel, model, pp, gpus, findings)
+        _check_stages(parallel, model, pipeline, gpus, findings)
     order = _order(parallel, findings)
     dp = _data_degree(parallel, model, pp, gpus, findings)
-    kind = parallel.data_parallel or ("ddp" if dp is not None and dp > 1 else "none")
-    if kind == "none" and dp is not None and dp > 1 and findings.sound("parallel.data_parallel"):
+    replicas = 1 if dp is None else dp * parallel.cp
+    kind = parallel.data_parallel or ("ddp" if replicas > 1 else "none")
+    if kind == "none" and replicas > 1 and findings.sound("parallel.data_parallel"):
         findings.add(
             "parallel.data_parallel",
-            f"leaves dp = {dp} copies of the model without anything that joins their gradients",
+            f"leaves {'dp' if parallel.cp == 1 else 'dp x cp'} = {replicas} copies of the model without anything that "
+            "joins their gradients",
             allowed=", ".join(name for name in STRATEGIES if name != "none"),
-            fix=f"choose one of these, or set cluster.gpus to {parallel.tp * pp}",
+            fix=f"choose one of these, or set cluster.gpus to {parallel.tp * pp}"
+            if parallel.cp == 1
+            else "choose one of these",
         )
-    if dp is None or not findings.sound("parallel.tp", "parallel.pp", "parallel.dp", "parallel.order"):
+    if dp is None or not findings.sound(*_DEGREES, "parallel.ep", "parallel.expert_tp", "parallel.order"):
         return None
-    zero, fsdp, ddp = scenario.zero, scenario.fsdp, scenario.ddp
-    return Strategy(
+    options = data_parallel_options(scenario)
+    check_options(options, kind, findings)
+    check_threads(scenario, kind, parallel.tp * pp * parallel.cp * parallel.ep, findings)
+    check_offload(scenario, kind, findings)
+    if kind == "dataparallel" and scenario.training.sync_batch_norm:  # pytorch/pytorch torch/nn/modules/batchnorm.py
+        fix = "set parallel.data_parallel: ddp"
+        findings.add("training.sync_batch_norm", "needs a process per GPU, which dataparallel has not", fix=fix)
+    per_stage = parallel.tp * parallel.cp
+    strategy = Strategy(
         tp=parallel.tp,
         pp=pp,
+        cp=parallel.cp,
         dp=dp,
+        dp_shard=sub_group_size(scenario, kind, dp, per_stage, gpus or 1, findings) if dp > 1 else None,
+        ep=parallel.ep,
+        expert_tp=parallel.expert_tp,
+        cp_comm_type=parallel.cp_comm_type,
+        tp_overlap=parallel.tp_overlap,
         order=order,
         sequence_parallel=parallel.sequence_parallel and parallel.tp > 1,
-        schedule=parallel.schedule,
+        schedule=pipeline.schedule,
+        virtual_stages=pipeline.virtual,
+        table=pipeline.table,
         overlap_p2p=parallel.overlap_p2p,
+        scatter_gather=parallel.scatter_gather_tensors_in_pipeline,
         layers_per_stage=tuple(parallel.layers_per_stage) if parallel.layers_per_stage else None,
         data_parallel=kind,
-        ddp=DdpOptions() if ddp is None else DdpOptions(bucket_cap_mb=ddp.bucket_cap_mb),
-        zero=ZeroOptions()
-        if zero is None
-        else ZeroOptions(
-            overlap_comm=zero.overlap_comm,
-            reduce_bucket_size=zero.reduce_bucket_size,
-            allgather_bucket_size=zero.allgather_bucket_size,
-        ),
-        fsdp=FsdpOptions() if fsdp is None else FsdpOptions(reshard_after_forward=fsdp.reshard_after_forward),
+        ddp=options.ddp,
+        zero=options.zero,
+        fsdp=options.fsdp,
+        distributed_optimizer=options.distributed_optimizer,
     )
+    check_experts(strategy, findings)
+    if strategy.cp > 1 and strategy.divided and kind == "zero3":
+        findings.add("parallel.cp", "is not simulated with ZeRO++, which knows no context parallelism", allowed="1")
+    return strategy
 
 
 def _data_degree(
-    parallel: ParallelBlock, model: Model | SyntheticModel | None, pp: int, gpus: int | None, findings: Findings
+    parallel: ParallelBlock, model: Architecture | SyntheticModel | None, pp: int, gpus: int | None, findings: Findings
 ) -> int | None:
-    if not findings.sound("parallel.tp", "parallel.pp", "parallel.dp") or gpus is None:
+    if not findings.sound(*_DEGREES) or gpus is None:
         return None
-    model_ranks = parallel.tp * pp
+    model_ranks = parallel.tp * parallel.cp * pp
+    names, sizes = "tp x pp", f"{parallel.tp} x {pp}"
+    if parallel.cp > 1:
+        names, sizes = "tp x cp x pp", f"{parallel.tp} x {parallel.cp} x {pp}"
     if gpus % model_ranks:
         field = "parallel.tp" if parallel.tp > 1 and gpus % pp == 0 else "parallel.pp"
+        if parallel.cp > 1 and gpus % (parallel.tp * pp) == 0:
+            field = "parallel.cp"
         degrees = tensor_degrees if field == "parallel.tp" else pipeline_degrees
         below, above = gpus // model_ranks * model_ranks, (gpus // model_ranks + 1) * model_ranks
         findings.add(
             field if findings.value(field) is not None else "cluster.gpus",
-            f"tp x pp = {parallel.tp} x {pp} = {model_ranks} does not divide the {gpus} GPUs",
-            allowed=f"{field} one of {_list(degrees(model, parallel, gpus))}" if isinstance(model, Model) else None,
+            f"{names} = {sizes} = {model_ranks} does not divide the {gpus} GPUs",
+            allowed=f"{field} one of {_list(degrees(model, parallel, gpus))}"
+            if isinstance(model, Architecture) and field != "parallel.cp"
+            else f"parallel.cp one of {_list(context_degrees(parallel, pp, gpus))}"
+            if field == "parallel.cp"
+            else None,
             fix=f"set cluster.gpus to {below or above}, or choose other degrees",
         )
         return None
@@ -113,7 +157,7 @@ def _data_degree(
     if parallel.dp is not None and parallel.dp != dp:
         findings.add(
             "parallel.dp",
-            f"tp x pp x dp = {parallel.tp} x {pp} x {parallel.dp} = {model_ranks * parallel.dp} "
+            f"{names} x dp = {sizes} x {parallel.dp} = {model_ranks * parallel.dp} "
             f"is not the {gpus} GPUs of the cluster",
             allowed=str(dp),
             fix=f"leave dp out, or set cluster.gpus to {model_ranks * parallel.dp}",
@@ -122,7 +166,7 @@ def _data_degree(
     return dp
 
 
-def _check_tensor(parallel: ParallelBlock, model: Model, gpus: int | None, findings: Findings) -> None:
+def _check_tensor(parallel: ParallelBlock, model: Architecture, gpus: int | None, findings: Findings) -> None:
     problems = tensor_problems(model, parallel.tp) if findings.sound("parallel.tp") else []
     if problems:
         allowed = tensor_degrees(model, parallel, gpus)
@@ -130,42 +174,53 @@ def _check_tensor(parallel: ParallelBlock, model: Model, gpus: int | None, findi
         findings.add("parallel.tp", problem, allowed=_list(allowed), fix=fix)
 
 
-def _check_stages(parallel: ParallelBlock, model: Model, pp: int, gpus: int | None, findings: Findings) -> None:
-    if not findings.sound("parallel.pp", "parallel.layers_per_stage"):
+def _check_stages(
+    parallel: ParallelBlock, model: Architecture, pipeline: PipelineChoice, gpus: int | None, findings: Findings
+) -> None:
+    if not findings.sound("parallel.pp", "parallel.virtual_stages", "parallel.layers_per_stage"):
         return
-    given = parallel.layers_per_stage
-    equal = _even(model.layers, pp)
-    if given is None:
-        allowed = _list(pipeline_degrees(model, parallel, gpus))
-        if pp > model.layers:
-            problem = f"is more stages than the {model.layers} layers of {model.name}"
-            findings.add("parallel.pp", problem, allowed=allowed)
-        elif model.layers % pp:
+    given, pp, stages = parallel.layers_per_stage, pipeline.pp, pipeline.stages
+    equal = _even(model.layers, stages)
+    if pp > 1 and not is_pipelined(model):
+        problem = f"is not modelled for {model.name}, whose layers do not hand on one tensor of one size"
+        findings.add("parallel.pp", problem, allowed="1")
+    elif given is None:
+        allowed = _list(pipeline_degrees(model, parallel, gpus, stages_per_rank=pipeline.stages_per_rank))
+        makes = f"makes {stages} stages, {pipeline.stages_per_rank} a rank,"
+        does = "does" if stages == pp else f"{makes} which do"
+        if stages > model.layers:
+            more = "is more stages" if stages == pp else f"{makes} more"
+            findings.add("parallel.pp", f"{more} than the {model.layers} layers of {model.name}", allowed=allowed)
+        elif model.layers % stages:
             uneven = equal if gpus is None or gpus % pp == 0 else None
             findings.add(
                 "parallel.pp",
-                f"does not divide the {model.layers} layers of {model.name}",
+                f"{does} not divide the {model.layers} layers of {model.name}",
                 allowed=allowed,
                 fix=f"choose one of these, or write parallel.layers_per_stage: {uneven}" if uneven else None,
             )
-    elif len(given) != pp:
-        problem = f"has {len(given)} entries for {pp} pipeline stages"
+    elif len(given) != stages:
+        problem = f"has {len(given)} entries for {stages} pipeline stages"
         findings.add("parallel.layers_per_stage", problem, fix=f"use {equal}" if equal else None)
     elif sum(given) != model.layers:
         problem = f"sums to {sum(given)}, not to the {model.layers} layers of {model.name}"
         findings.add("parallel.layers_per_stage", problem, fix=f"use {equal}" if equal else None)
 
 
-def _check_synthetic(parallel: ParallelBlock, stages: int, findings: Findings) -> None:
-    if parallel.pp is not None and parallel.pp != stages:
+def _check_synthetic(parallel: ParallelBlock, pipeline: PipelineChoice, stages: int, findings: Findings) -> None:
+    if pipeline.stages != stages and findings.sound("parallel.pp", "parallel.virtual_stages", "parallel.schedule"):
+        plain = pipeline.stages == pipeline.pp
         findings.add(
-            "parallel.pp",
-            f"is not the {stages} stages of the synthetic model",
-            allowed=str(stages),
-            fix="leave parallel.pp out, or set model.stages",
+            next((name for name in _PIPELINE_FIELDS if findings.value(name) is not None), "parallel.pp"),
+            f"{'is' if plain else f'makes {pipeline.stages} stages,'} not the {stages} stages of the synthetic model",
+            allowed=str(stages) if plain else None,
+            fix=f"leave parallel.pp out, or set model.stages to {pipeline.stages}",
         )
     if parallel.tp != 1:
         findings.add("parallel.tp", "a synthetic model has nothing that tensor parallelism could split", allowed="1")
+    for field, degree in (("cp", parallel.cp), ("ep", parallel.ep)):
+        if degree > 1:
+            findings.add(f"parallel.{field}", "a synthetic model has nothing that it could split", allowed="1")
     if parallel.layers_per_stage is not None:
         findings.add("parallel.layers_per_stage", "a synthetic model has stages, not layers", fix="leave it out")
 
@@ -173,11 +228,12 @@ def _check_synthetic(parallel: ParallelBlock, stages: int, findings: Findings) -
 def _order(parallel: ParallelBlock, findings: Findings) -> tuple[str, ...]:
     if parallel.order is None or not findings.sound("parallel.order"):
         return _AXES
-    order = tuple(axis for axis in parallel.order if axis in _AXES)  # cp and ep have one rank each
-    if sorted(order) != sorted(_AXES) or len(set(parallel.order)) != len(parallel.order):
-        findings.add(
-            "parallel.order", "does not name each axis once", allowed="pp, dp and tp in some order, slowest first"
-        )
+    order = tuple(parallel.order)
+    if "cp" not in order and parallel.cp == 1 and "dp" in order:  # a single rank: anywhere
+        order = (*order[: order.index("dp") + 1], "cp", *order[order.index("dp") + 1 :])
+    if sorted(axis for axis in order if axis != "ep") != sorted(_AXES) or len(set(order)) != len(order):
+        axes = "pp, dp and tp" if parallel.cp == 1 else "pp, dp, cp and tp"
+        findings.add("parallel.order", "does not name each axis once", allowed=f"{axes} in some order, slowest first")
     return order
 
 

@@ -76,12 +76,14 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
     32
     """
     settings = parse_overrides(overrides)
-    file, path = _open(source)
+    file, path = open_source(source)
     folder = path.parent if path is not None else Path()
     stem = path.stem if path is not None else _MAPPING
     base = Draft.of(file)
     issues = apply_settings(base, settings)
     findings = Findings(draft=base)
+    if base.data.get("sweep") is not None:
+        findings.note(("sweep",), base.issue(("sweep",), "is a grid of many runs", fix="play it with simgpu sweep"))
     variants = check_variants(findings)
     title = base.data.get("name")
     name = title if isinstance(title, str) and title.strip() else stem
@@ -112,12 +114,28 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
     if not issues:
         issues += unused_options(drafts, [case.strategy for case in cases])
     if issues:
-        raise ScenarioError(_in_order(issues))
+        raise ScenarioError(in_order(issues))
     files = (*([] if path is None else [path]), *dict.fromkeys(inputs.files))
     return Scenario(name=name, stem=stem, path=path, cases=tuple(cases), files=files)
 
 
-def _open(source: Source) -> tuple[YamlFile, Path | None]:
+def open_source(source: Source) -> tuple[YamlFile, Path | None]:
+    """Read what a scenario is given as.
+
+    Parameters
+    ----------
+    source : str, Path or mapping
+
+    Returns
+    -------
+    YamlFile, Path or None
+        None for a mapping.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such file, or it is no YAML.
+    """
     if isinstance(source, Mapping):
         return YamlFile(source=_MAPPING, data=dict(source)), None
     text = str(source)
@@ -151,8 +169,22 @@ def _merge(per_variant: Mapping[str, Sequence[Issue]]) -> list[Issue]:
     ]
 
 
-def _in_order(issues: Iterable[Issue]) -> list[Issue]:
-    """Order by file as first met, then by line, without repeats."""
+def in_order(issues: Iterable[Issue]) -> list[Issue]:
+    """Order issues by file as first met, then by line, without repeats.
+
+    Parameters
+    ----------
+    issues : iterable of Issue
+
+    Returns
+    -------
+    list of Issue
+
+    Examples
+    --------
+    >>> [issue.line for issue in in_order([Issue(field="a", problem="p", file="f", line=line) for line in (7, 2, 7)])]
+    [2, 7]
+    """
     unique = list(dict.fromkeys(issues))
     files = list(dict.fromkeys(issue.file for issue in unique))
     return sorted(unique, key=lambda issue: (files.index(issue.file), issue.line or 0))

@@ -67,6 +67,26 @@ def bundled_names(kind: str) -> list[str]:
     return sorted({path.stem for home in _homes(kind) for path in home.iterdir() if path.suffix in _SUFFIXES})
 
 
+def bundled_folder(kind: str) -> Path:
+    """Return the folder of bundled scenarios or topologies.
+
+    Parameters
+    ----------
+    kind : str
+        ``scenarios`` or ``topologies``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> bundled_folder("scenarios").name
+    'scenarios'
+    """
+    return _homes(kind)[0]
+
+
 def suggest(name: str, kind: str, *, folder: Path) -> tuple[str, str | None]:
     """Return what could be named instead of a file that is not there, as (allowed, fix).
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from simgpu.config.findings import Findings
 from simgpu.config.quantity import LARGEST_ACCUMULATION, LARGEST_GPUS, LARGEST_LAYERS, LARGEST_SEQUENCE, LARGEST_WIDTH
-from simgpu.workload.model import Model
+from simgpu.workload.architecture import Architecture
 
 if TYPE_CHECKING:
     from simgpu.parallel.strategy import Strategy
@@ -28,16 +28,14 @@ LARGEST_STEP_NS: Final = 10**18
 LARGEST_STEP_BYTES: Final = 2**60
 _UNMEANT: Final = "too large to be meant"
 _SLOW: Final = "more than SimGPU plays in a minute or so"
-_BYTES_PER_WIDTH: Final = 64  # more than all activations that a layer keeps, per unit of its widths
-_BYTES_PER_LOGIT: Final = 8
 
 
-def oversized(model: Model) -> tuple[str, ...]:
+def oversized(model: Architecture) -> tuple[str, ...]:
     """Say which dimensions of a model are too large to be meant.
 
     Parameters
     ----------
-    model : Model
+    model : Architecture
 
     Returns
     -------
@@ -50,26 +48,23 @@ def oversized(model: Model) -> tuple[str, ...]:
     >>> oversized(bundled_model("llama-3.1-405b"))
     ()
     """
-    widths = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
-    bounds = {
-        "layers": LARGEST_LAYERS,
-        **dict.fromkeys(widths, LARGEST_WIDTH),
-        "max_positions": LARGEST_SEQUENCE,
-        "parameters": LARGEST_PARAMETERS,
-    }
+    bounds = {"layers": LARGEST_LAYERS, "max_positions": LARGEST_SEQUENCE, "parameters": LARGEST_PARAMETERS}
+    sizes = {**model.dimensions, "parameters": model.parameters}
     return tuple(
-        f"{name} = {getattr(model, name):,} is too large to be meant; allowed: up to {most:,}"
-        for name, most in bounds.items()
-        if getattr(model, name) > most
+        f"{name} = {size:,} is too large to be meant; allowed: up to {most:,}"
+        for name, size in sizes.items()
+        if size > (most := bounds.get(name, LARGEST_WIDTH))
     )
 
 
-def check_magnitude(model: Model | SyntheticModel, training: Training, strategy: Strategy, findings: Findings) -> None:
+def check_magnitude(
+    model: Architecture | SyntheticModel, training: Training, strategy: Strategy, findings: Findings
+) -> None:
     """Note what is too large to be meant, or to be simulated in a minute or so.
 
     Parameters
     ----------
-    model : Model or SyntheticModel
+    model : Architecture or SyntheticModel
     training : Training
     strategy : Strategy
     findings : Findings
@@ -86,13 +81,13 @@ def check_magnitude(model: Model | SyntheticModel, training: Training, strategy:
         "training",
     )
     fewer = "use fewer micro-batches: a few tens of them tell the time of each"
-    layers = model.layers if isinstance(model, Model) else model.stages
+    layers = model.layers if isinstance(model, Architecture) else model.stages
     bound("cluster", strategy.world_size, LARGEST_GPUS, "the GPUs", "use fewer nodes or GPUs", _SLOW)
     if steps > LARGEST_ACCUMULATION:
         bound(batch, steps, LARGEST_ACCUMULATION, "the micro-batches of one step", fewer)
     else:
         bound(batch, layers * steps, LARGEST_PASSES, "layers x micro-batches of one step", fewer, _SLOW)
-    if not isinstance(model, Model):
+    if not isinstance(model, Architecture):
         stage_ns = max(model.stage_forward_ns(s) + model.stage_backward_ns(s) for s in range(model.stages))
         passes = steps + model.stages
         bound("model", stage_ns * passes, LARGEST_STEP_NS, "the nanoseconds of one step", "use shorter stages")
@@ -101,10 +96,14 @@ def check_magnitude(model: Model | SyntheticModel, training: Training, strategy:
         return
     tokens, smaller = training.tokens, "use a smaller micro_batch_size, or shorter sequences"
     bound("training", tokens, LARGEST_TOKENS, "the tokens of one micro-batch", smaller)
-    flops = model.hardware_flops_per_token(training.sequence_length, training.recompute) * tokens * steps
-    bound("training", int(flops), LARGEST_STEP_FLOPS, "the FLOPs of one replica's step", smaller)
-    widths = model.hidden + model.qkv_width + model.heads * model.head_dim + model.ffn
-    kept = tokens * steps * (model.layers * _BYTES_PER_WIDTH * widths + _BYTES_PER_LOGIT * model.vocab)
+    bound(
+        "training",
+        model.hardware_flops(training) * steps,
+        LARGEST_STEP_FLOPS,
+        "the FLOPs of one replica's step",
+        smaller,
+    )
+    kept = steps * model.activation_bound_bytes(training)
     bound("training", kept, LARGEST_STEP_BYTES, "the activation bytes of one step", smaller)
     if strategy.data_parallel in ("zero1", "zero2"):
         pieces = -(-model.parameters // strategy.zero.allgather_bucket_size)

@@ -24,7 +24,7 @@ class InlineModel(Block):
     head_dim: Width | None = None
     """Width of one head; hidden / heads when left out."""
     ffn: Width | None = None
-    """Inner width of the MLP; needed for swiglu, 4 x hidden otherwise."""
+    """Inner width of the MLP; needed for swiglu and geglu unless all blocks have experts, 4 x hidden otherwise."""
     vocab: Width
     """Size of the vocabulary."""
     positions: Annotated[Literal["rope", "learned"], ANY_CASE] = "rope"
@@ -33,8 +33,8 @@ class InlineModel(Block):
     """Rows of a learned position table."""
     norm: Annotated[Literal["rmsnorm", "layernorm"], ANY_CASE] = "rmsnorm"
     """Kind of normalisation."""
-    mlp: Annotated[Literal["swiglu", "gelu", "relu"], ANY_CASE] = "swiglu"
-    """`swiglu` has three matrices (gate, up, down), the others two."""
+    mlp: Annotated[Literal["swiglu", "geglu", "gelu", "relu"], ANY_CASE] = "swiglu"
+    """`swiglu` and `geglu` have three matrices (gate, up, down), the others two."""
     qkv_bias: Flag = False
     """Biases of the query/key/value projection."""
     output_bias: Flag = False
@@ -47,6 +47,16 @@ class InlineModel(Block):
     """Attention and MLP read the same input and are summed (GPT-NeoX)."""
     tied_embeddings: Flag = False
     """Head and embedding are one tensor."""
+    experts: Width | None = None
+    """Experts of a block (mixture of experts) in place of its MLP."""
+    experts_per_token: Width | None = None
+    """Experts that one token visits."""
+    expert_ffn: Width | None = None
+    """Inner width of one expert."""
+    shared_ffn: Width | None = None
+    """Inner width of the MLP that every token visits besides; none when left out."""
+    dense_layers: Layers | None = None
+    """Blocks at the start that have an MLP of `ffn` instead of experts; none when left out."""
     sliding_window: Sequence | None = None
     """Tokens that a layer attends to at most; longer sequences are refused."""
 
@@ -60,6 +70,9 @@ class SyntheticBlock(Block):
     """Forward of one micro-batch on one stage, ns or text such as '3 ms'; a list has one per stage."""
     backward_ns: StageTimesNs
     """Full backward of one micro-batch on one stage, ns or text such as '6 ms'; a list has one per stage."""
+    backward_weight_ns: StageTimesNs | None = None
+    """The part of backward that makes the weights' gradients, which zero-bubble schedules put off; half when left
+    out. A list has one per stage."""
     activation_bytes: SizeBytes = 0
     """Message from stage to stage per micro-batch, and its gradient's."""
     saved_bytes: SizeBytes = 0

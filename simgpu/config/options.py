@@ -11,9 +11,24 @@ from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.strategy import Strategy
 
 _ZERO: Final = tuple(name for name in STRATEGIES if name.startswith("zero"))
-_BLOCKS: Final = {"ddp": ("ddp",), "zero": _ZERO, "fsdp": tuple(name for name in STRATEGIES if "fsdp" in name)}
-# Stage 3 updates only the shard it holds; the next forward gathers it.
-_FIELDS: Final = {("zero", "allgather_bucket_size"): tuple(name for name in _ZERO if name != "zero3")}
+_BLOCKS: Final = {
+    "ddp": ("ddp",),
+    "zero": _ZERO,
+    "fsdp": tuple(name for name in STRATEGIES if "fsdp" in name or name == "hsdp"),
+    "distributed_optimizer": ("distributed_optimizer",),
+}
+_STAGE3: Final = (
+    "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters",
+    "zero_quantized_weights", "zero_quantized_gradients", "zero_hpz_partition_size",
+)  # fmt: skip
+_FIELDS: Final = {
+    # Stage 3 updates only the shard it holds; the next forward gathers it.
+    ("zero", "allgather_bucket_size"): tuple(name for name in _ZERO if name != "zero3"),
+    **{("zero", name): ("zero3",) for name in _STAGE3},
+    ("fsdp", "backward_prefetch"): ("fsdp1",),
+    ("fsdp", "limit_all_gathers"): ("fsdp1",),
+    ("fsdp", "shard_size"): ("hsdp",),
+}
 
 
 def unused_options(drafts: Sequence[Draft], strategies: Sequence[Strategy]) -> list[Issue]:

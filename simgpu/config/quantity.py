@@ -76,6 +76,13 @@ def _price(value: object) -> float:
     return price
 
 
+def _dropout(value: object) -> float:
+    probability = parse_number(value)
+    if probability >= 1:
+        raise QuantityError("is no probability of dropping out", allowed="from 0 to below 1")
+    return probability
+
+
 def _ratio(value: object) -> float:
     number = parse_number(value)
     if number < 1:
@@ -201,6 +208,9 @@ Positive = Annotated[float, _field(_positive), _schema("number", exclusiveMinimu
 
 NotNegative = Annotated[float, _field(parse_number), _schema("number", minimum=0)]
 """A number from 0 without unit."""
+
+Dropout = Annotated[float, _field(_dropout), _schema("number", minimum=0, exclusiveMaximum=1)]
+"""A probability from 0 to below 1."""
 
 Price = Annotated[float, _field(_price), _schema("number", minimum=0, maximum=LARGEST_PRICE)]
 """Money per GPU and hour."""

@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 from simgpu.config.training_block import TrainingBlock
 from simgpu.dtypes import DType
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.encoder import Encoder
+from simgpu.workload.encoder_decoder import EncoderDecoder
+from simgpu.workload.lora import Lora
+from simgpu.workload.model import Model
+from simgpu.workload.software import Software
+from simgpu.workload.synthetic import SyntheticModel
 from simgpu.workload.training import Training
 
 
@@ -25,7 +32,7 @@ def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DT
     Parameters
     ----------
     data_parallel : str
-        ``none``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp``.
+        A name of `simgpu.parallel.data_parallel.STRATEGIES`.
     model_parallel : bool
         Whether tp or pp is above 1: with none or ddp, the framework is then Megatron.
     precision : DType
@@ -52,15 +59,35 @@ def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DT
         return Formats(param=fp32, grad=fp32, reduce=fp32, master=None)
     if data_parallel.startswith("zero"):
         return Formats(param=precision, grad=precision, reduce=precision, master=fp32)
-    if data_parallel == "fsdp":
+    if "fsdp" in data_parallel or data_parallel == "hsdp":
         return Formats(param=fp32, grad=fp32, reduce=precision, master=None)
-    if model_parallel:
+    if model_parallel or data_parallel == "distributed_optimizer":
         return Formats(param=precision, grad=fp32, reduce=fp32, master=fp32)
     return Formats(param=fp32, grad=fp32, reduce=fp32, master=None)
 
 
+def default_dropout(model: Architecture | SyntheticModel, software: Software) -> float:
+    """Return the dropout probability of a model when none is given: the framework's for GPT, BERT and T5, else 0.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.software import PRESETS
+    >>> [default_dropout(bundled_model(name), PRESETS["megatron-2021"]) for name in ("gpt3-175b", "llama-2-7b")]
+    [0.1, 0.0]
+    """
+    drops = isinstance(model, Encoder | EncoderDecoder) or (isinstance(model, Model) and model.positions == "learned")
+    return software.dropout if drops else 0.0
+
+
 def build_training(
-    block: TrainingBlock, *, micro_batch_size: int, accumulation: int, data_parallel: str, model_parallel: bool
+    block: TrainingBlock,
+    *,
+    micro_batch_size: int,
+    accumulation: int,
+    data_parallel: str,
+    model_parallel: bool,
+    dropout: float = 0.0,
 ) -> Training:
     """Complete a training recipe.
 
@@ -72,6 +99,8 @@ def build_training(
     data_parallel : str
     model_parallel : bool
         Whether tp or pp is above 1.
+    dropout : float
+        Probability when the block has none.
 
     Returns
     -------
@@ -84,7 +113,8 @@ def build_training(
     ...                model_parallel=False).optimizer_bytes_per_parameter
     12
     """
-    precision = DType(block.precision)
+    fp8 = block.precision == "fp8"
+    precision = DType.BF16 if fp8 else DType(block.precision)
     default = framework_formats(data_parallel, model_parallel=model_parallel, precision=precision)
     param = DType(block.param_dtype) if block.param_dtype else default.param
     if block.master_dtype is not None:
@@ -102,4 +132,13 @@ def build_training(
         master_dtype=master,
         optimizer=block.optimizer,
         recompute=block.recompute,
+        recompute_layers=block.recompute_layers,
+        moe_imbalance=block.moe_imbalance,
+        sync_batch_norm=block.sync_batch_norm,
+        target_length=block.target_length,
+        dropout=dropout if block.dropout is None else block.dropout,
+        fp8=fp8,
+        frozen_share=0.0 if block.frozen is None or isinstance(block.frozen, list) else block.frozen,
+        frozen_names=tuple(block.frozen) if isinstance(block.frozen, list) else (),
+        lora=None if block.lora is None else Lora(rank=block.lora.rank, targets=tuple(block.lora.targets)),
     )

@@ -55,7 +55,7 @@ class ScenarioBlock(Block):
     software: SoftwareField | None = None
     """Software generation: a preset's name, or a block."""
     costs: CostsBlock | None = None
-    """Measured op times."""
+    """How ops are priced: device rates, power cap, measured op times."""
     perturb: PerturbBlock | None = None
     """Disturbances: seed, jitter, slow ranks, degraded links."""
     price_per_gpu_hour: Price | None = None

@@ -73,7 +73,7 @@ def parse_overrides(overrides: Sequence[str]) -> tuple[Setting, ...]:
                 for i in error.issues
             ]
             continue
-        path = _path(name)
+        path = parse_path(name)
         if path is None:
             issues.append(_no_path(name, place))
         else:
@@ -103,7 +103,7 @@ def variant_settings(draft: Draft, index: int, settings: dict[str, Any]) -> tupl
         home: FieldPath = ("variants", index, "set", name)
         place = draft.place(home)
         nested = {path[len(home) :]: where for path, where in draft.places.items() if path[: len(home)] == home}
-        path = _path(name)
+        path = parse_path(name)
         if path is None:
             issues.append(_no_path(name, place))
         else:
@@ -172,7 +172,22 @@ def _overlaps(settings: Sequence[Setting]) -> list[Issue]:
     ]
 
 
-def _path(name: str) -> tuple[str, ...] | None:
+def parse_path(name: str) -> tuple[str, ...] | None:
+    """Read the dotted path of a field that can be set; None where it is none.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    tuple of str or None
+
+    Examples
+    --------
+    >>> parse_path("cluster.gpus"), parse_path("sweep"), parse_path("a..b")
+    (('cluster', 'gpus'), None, None)
+    """
     path = tuple(part.strip() for part in name.split("."))
     return None if not all(path) or path[0] in _NOT_SETTABLE else path
 

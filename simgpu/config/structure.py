@@ -18,11 +18,11 @@ from simgpu.config.findings import Findings
 from simgpu.config.model_block import is_synthetic
 from simgpu.config.near import did_you_mean, near_names
 from simgpu.config.scenario_block import ScenarioBlock, VariantBlock
-from simgpu.config.unbuilt import refuse_measured, simulated_values
+from simgpu.config.unbuilt import simulated_values
 from simgpu.io.yaml_file import FieldPath, dotted_path
 from simgpu.units import QuantityError
 
-_SECTIONS: Final = ("cluster", "training", "parallel", "ddp", "zero", "fsdp")
+_SECTIONS: Final = ("cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer")
 _MODEL_FIX: Final = "set model to a bundled name such as llama-2-7b, or to the path of a config.json"
 _INLINE_EXAMPLE: Final = "{layers: 32, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000}"
 _SYNTHETIC_EXAMPLE: Final = "{stages: 4, forward_ns: 1 ms, backward_ns: 2 ms}"
@@ -134,8 +134,6 @@ def check_variants(findings: Findings) -> list[tuple[int, VariantBlock]]:
             continue
         variant = VariantBlock.model_validate(entry)
         path: FieldPath = ("variants", index, "name")
-        if variant.measured is not None:
-            refuse_measured(findings, ("variants", index, "measured"))
         if variant.name in first:
             problem = f"is the name of variant {first[variant.name] + 1} as well"
             findings.note(path, findings.draft.issue(path, problem, value=variant.name, fix="name them apart"))
@@ -155,7 +153,8 @@ def _note_missing_model_fields(names: list[str], data: Any, findings: Findings) 
     if not isinstance(model, dict):
         return
     synthetic = is_synthetic(model)
-    needs_ffn = not synthetic and "ffn" not in model and str(model.get("mlp", "swiglu")).lower() == "swiglu"
+    gated = str(model.get("mlp", "swiglu")).lower() in ("swiglu", "geglu")
+    needs_ffn = not synthetic and gated and "ffn" not in model and "experts" not in model
     names = [name for name in (*names, *(["ffn"] if needs_ffn else [])) if ("model", name) not in findings.bad]
     if not names:
         return

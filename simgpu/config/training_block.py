@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from simgpu.config.adaptation_block import Frozen, LoraBlock
 from simgpu.config.block import Block
-from simgpu.config.quantity import ANY_CASE, Accumulation, Batch, Count, MicroBatch, Sequence
+from simgpu.config.quantity import ANY_CASE, Accumulation, Batch, Count, Dropout, Flag, MicroBatch, Ratio, Sequence
 
 _Precision = Annotated[Literal["bf16", "fp16", "fp32", "tf32", "fp8"], ANY_CASE]
 _Storage = Annotated[Literal["fp32", "bf16", "fp16"], ANY_CASE]
@@ -24,10 +25,11 @@ class TrainingBlock(Block):
     gradient_accumulation: Accumulation | None = None
     """Micro-batches per step and data-parallel rank; 1 when only micro_batch_size is given."""
     precision: _Precision = "bf16"
-    """Arithmetic of the matrix products and storage of activations."""
+    """Arithmetic of the matrix products and storage of activations. `fp8`: the blocks' matrix products in fp8 and
+    everything else, head and embedding included, in bf16; needs a GPU and a software generation with fp8."""
     param_dtype: _Storage | None = None
     """Storage of the weights. By default what the framework does: fp32 for ddp (autocast) and fsdp, `precision` for
-    zero1-3 (DeepSpeed) and for tp or pp without sharding (Megatron)."""
+    zero1-3 (DeepSpeed), distributed_optimizer and tp or pp without sharding (Megatron)."""
     grad_dtype: _Storage | None = None
     """Storage of the gradients. By default fp32 for ddp, fsdp and Megatron, `precision` for zero1-3."""
     reduce_dtype: _Storage | None = None
@@ -36,11 +38,27 @@ class TrainingBlock(Block):
     master_dtype: _Master | None = None
     """Separate master copy kept by the optimizer; `none` when the weights are the master. By default none for ddp and
     fsdp and for fp32 weights, fp32 for zero1-3 and Megatron."""
-    optimizer: Annotated[Literal["adamw", "sgd", "none", "adafactor", "adam8bit"], ANY_CASE] = "adamw"
-    """`adamw`: two fp32 moments; `sgd`: one (momentum); `none`: gradients only."""
+    optimizer: Annotated[Literal["adamw", "adam", "sgd", "adafactor", "adam8bit", "none"], ANY_CASE] = "adamw"
+    """`adamw`, `adam`: two fp32 moments; `sgd`: one (momentum); `adafactor`: factored, next to none; `adam8bit`: two in
+    8 bits; `none`: gradients only."""
     recompute: Annotated[Literal["none", "selective", "full"], ANY_CASE] = "none"
     """Activations computed again in backward: `selective` the attention core, `full` the whole block."""
-    frozen: Any = None
-    """Weights that are not trained."""
+    recompute_layers: Count | None = None
+    """Recompute only the first so many layers of every pipeline stage (Megatron: recompute_num_layers with
+    recompute_method block); all when left out."""
+    dropout: Dropout | None = None
+    """Dropout probability of hidden layers and attention. By default 0.1 for models with learned positions in the
+    software generations eager, megatron-2021 and megatron-2022 (their frameworks' default), otherwise 0."""
+    moe_imbalance: Ratio = 1.0
+    """Tokens of a layer's busiest expert over the mean of all; 1 is perfect balance."""
+    sync_batch_norm: Flag = False
+    """Normalise over the images of all data-parallel ranks (SyncBatchNorm): two blocking exchanges per batch norm."""
+    target_length: Sequence | None = None
+    """Tokens per sequence that the decoder of an encoder-decoder model reads; `sequence_length` when left out."""
+    frozen: Frozen | None = None
+    """Weights that are not trained: the embedding and a share of the layers from the bottom, such as 0.5; or every
+    weight whose name contains one of these, such as [embedding, norm], units being embedding, block and head."""
+    lora: LoraBlock | None = None
+    """Train low-rank adapters only."""
     train_tokens: Count | None = None
     """Tokens of the whole training, for hours and cost; '1.4T' is fine."""

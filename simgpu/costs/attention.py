@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-
-from simgpu.costs.constants import device_constants
+from simgpu.costs.attention_kernel import attention_kernel, padded
 from simgpu.costs.gemm import gemm_constants
 from simgpu.hardware.gpu import Gpu
 from simgpu.workload.op import Attention
 
-TAIL = 0.25  # of one full row of tile pairs that SMs idle at the end; fitted with the rates
-# Backward rate over forward rate by sequence length, interpolated in log s and flat outside; middle of the published
-# ranges .61-.69, .75-.80, .84-.87 for FlashAttention-2, -3 and cuDNN: Dao-AILab/flash-attention, arXiv 2407.08608
-BACKWARD_RATE = ((512, 0.65), (2048, 0.775), (8192, 0.855))
-BACKWARD_FLOPS = 2.5  # over forward: five products instead of two
-
-
-def backward_rate(sequence: int) -> float:
-    """Return the rate of the backward kernel relative to the forward one.
-
-    Examples
-    --------
-    >>> [backward_rate(s) for s in (128, 512, 2048, 65536)], round(backward_rate(1024), 4)
-    ([0.65, 0.65, 0.775, 0.855], 0.7125)
-    """
-    if sequence <= BACKWARD_RATE[0][0]:
-        return BACKWARD_RATE[0][1]
-    for (low, first), (high, second) in pairwise(BACKWARD_RATE):
-        if sequence <= high:
-            return first + (second - first) * math.log(sequence / low) / math.log(high / low)
-    return BACKWARD_RATE[-1][1]
+# Fitted with the rates of data/attention_constants.csv, the same for every device and kernel.
+TAIL = 0.6  # of one full row of tile pairs, which SMs idle at the end of a forward kernel
+BACKWARD_TAIL = 0.3  # of a backward one
+# An SM that is left with one row of tiles has nothing to hide its softmax behind: forward times of 4 heads of 4096
+# tokens, fewer rows than SMs, on A100 and B200: MooreThreads/SimuMax sdp_fwd
+LONE_ROW = 1.4
+BACKWARD_TILE = 128  # keys of one thread block
+BACKWARD_PROLOGUE = 2  # over forward: keys and values are read, their gradients written
+BACKWARD_KERNELS = 3  # output times its gradient, the products, the query gradient's conversion
 
 
 def attention_ns(op: Attention, gpu: Gpu) -> float:
@@ -49,33 +34,67 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
     -----
     ::
 
-        n    = ceil(s / q_tile)                     rows of tiles per head
-        c    = 4 q_tile^2 d SM / F                  one tile pair on one SM
-        work = batch heads (n (n + 1) / 2 c + n prologue)          n^2 instead when not causal
-        t    = launch + max(work / SM + n c / 4, n c + prologue)
+        n    = ceil(s / tile)                                  rows of tiles per head
+        c    = 4 tile^2 e(d) SM / F                            one tile pair on one SM
+        row  = m c + prologue d / 128                          m pairs in the longest row
+        work = batch heads (pairs c + n prologue d / 128)      pairs: n (n + 1) / 2 causal, n m not
+        t    = launch + max(work / SM + 0.6 row, 1.4 row)
 
-    Backward takes 2.5 times the work at `backward_rate` of the rate. Never faster than its bytes at the achieved
-    memory bandwidth. Fitted at a head width of 128; heads of 64, whose softmax weighs more, take up to a sixth longer
-    than this on Hopper. The constants' F is a fraction of the GEMM rate, so that it follows precision and power.
-    Devices without a row of their own use an assumed fraction (flag A).
+    d is the mean width of a query and a value head, padded to a multiple of 32; e(d) the effort per product element,
+    which softmax makes weigh more in narrow heads; F the sustained matrix rate of the number format, so that attention
+    follows precision and power. A sliding window of w keys leaves ``ceil(w / tile) + 1`` pairs of a row at the most.
+
+    Backward multiplies c by ``(3 d_qk + 2 d_v) / (d_qk + d_v)`` over the backward rate, has half the tail, and walks
+    over keys in rows of 128. Around it run passes at the achieved memory bandwidth: output and its gradient are read,
+    the query gradient's fp32 sum is cleared, read and converted, and with grouped heads the key and value gradients of
+    all query heads are added up. These make the backward rate grow with the sequence.
+
+    Never faster than its bytes at the achieved memory bandwidth.
 
     Examples
     --------
     >>> from simgpu.hardware.gpu import gpu
     >>> op = Attention(name="core", batch=2, sequence=8192, heads=32, kv_heads=8, head_dim=128)
-    >>> 150 < op.flops / attention_ns(op, gpu("A100-SXM4-80GB")) / 1000 < 207  # TFLOP/s
+    >>> 180 < op.flops / attention_ns(op, gpu("A100-SXM4-80GB")) / 1000 < 220  # TFLOP/s
     True
     """
-    constants = device_constants("attention", gpu)
-    tile = int(constants["q_tile"])
-    prologue_ns = float(constants["prologue_us"]) * 1000
-    rate = 1000 * gpu.sustained_tflops(op.dtype) * float(constants["rate_over_gemm"])  # FLOPs per ns
-    rows = -(-op.sequence // tile)
-    pair_ns = 4 * tile * tile * op.head_dim * gpu.sm_count / rate
-    pairs = rows * (rows + 1) / 2 if op.causal else rows * rows
-    work_ns = op.batch * op.heads * (pairs * pair_ns + rows * prologue_ns)
-    time_ns = max(work_ns / gpu.sm_count + TAIL * rows * pair_ns, rows * pair_ns + prologue_ns)
+    kernel = attention_kernel(gpu, op.kernel)
+    wide, value = padded(op.head_dim), padded(op.value_dim or op.head_dim)
+    width = (wide + value) / 2
+    rate = 1000 * gpu.sustained_tflops(op.dtype) / gpu.sm_count  # FLOPs per ns of one SM
+    effort, tile, tail, lone = kernel.effort(width), kernel.tile, TAIL, LONE_ROW
+    prologue_ns = kernel.prologue_ns * width / 128
+    launch_ns = gemm_constants(gpu).launch_latency_ns
+    bytes_per_ns = gpu.memory_gb_per_s * gpu.hbm_efficiency
+    traffic_ns = op.bytes / bytes_per_ns
+    around_ns = 0.0
     if op.backward:
-        time_ns *= BACKWARD_FLOPS / backward_rate(op.sequence)
-    time_ns = max(time_ns, op.bytes / (gpu.memory_gb_per_s * gpu.hbm_efficiency))
-    return gemm_constants(gpu).launch_latency_ns + time_ns
+        effort *= (3 * wide + 2 * value) / (2 * width) / kernel.backward(width)
+        tile, tail, lone = BACKWARD_TILE, BACKWARD_TAIL, 1.0
+        prologue_ns *= BACKWARD_PROLOGUE
+        around_ns = (BACKWARD_KERNELS - 1) * launch_ns + _around_bytes(op) / bytes_per_ns
+    queries, keys = op.sequence, op.kv_sequence or op.sequence
+    rows, longest = (keys, queries) if op.backward else (queries, keys)
+    rows, longest = -(-rows // tile), -(-longest // tile)
+    pair_ns = 4 * tile * tile * effort / rate
+    pairs = rows * longest
+    if op.causal:
+        pairs = (pairs + max(rows, longest)) // 2  # half, and the half-empty pairs along the diagonal
+    if op.causal and op.window is not None:
+        longest = min(longest, -(-op.window // tile) + 1)
+        pairs = min(pairs, rows * longest - longest * (longest - 1) // 2)
+    row_ns = longest * pair_ns + prologue_ns
+    work_ns = op.batch * op.heads * (pairs * pair_ns + rows * prologue_ns)
+    time_ns = max(work_ns / gpu.sm_count + tail * row_ns, lone * row_ns, traffic_ns)
+    return launch_ns + time_ns + around_ns
+
+
+def _around_bytes(op: Attention) -> int:
+    """Bytes of the passes before and after the backward products."""
+    value, element = op.value_dim or op.head_dim, op.dtype.bytes
+    queries, keys = op.batch * op.sequence, op.batch * (op.kv_sequence or op.sequence)
+    outputs = queries * op.heads * 2 * element * value
+    query_gradient = queries * op.heads * (4 + 4 + element) * op.head_dim
+    if op.kv_heads == op.heads:
+        return outputs + query_gradient
+    return outputs + query_gradient + keys * (op.heads + op.kv_heads) * element * (op.head_dim + value)

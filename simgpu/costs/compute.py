@@ -7,19 +7,23 @@ from functools import lru_cache
 
 from simgpu.costs.attention import attention_ns
 from simgpu.costs.gemm import gemm_ns
+from simgpu.costs.grouped_gemm import grouped_gemm_ns
 from simgpu.costs.memory_bound import memory_bound_ns
+from simgpu.costs.table import MeasuredTable
 from simgpu.hardware.gpu import Gpu
-from simgpu.workload.op import Attention, Gemm, MemoryBound, Op
+from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound, Op
 
 
 @lru_cache(maxsize=65536)
-def price(op: Op, gpu: Gpu) -> int:
+def price(op: Op, gpu: Gpu, table: MeasuredTable | None = None) -> int:
     """Return how long an op takes on an otherwise idle device.
 
     Parameters
     ----------
     op : Op
     gpu : Gpu
+    table : MeasuredTable, optional
+        Measured times, which go before the model's.
 
     Returns
     -------
@@ -40,8 +44,13 @@ def price(op: Op, gpu: Gpu) -> int:
     >>> price(MemoryBound(name="nothing", bytes=0), gpu("A100-SXM4-80GB"))
     0
     """
+    measured = None if table is None else table.time(op)
+    if measured is not None:
+        return max(1, math.ceil(measured.time_ns))
     if isinstance(op, Gemm):
         return math.ceil(gemm_ns(op, gpu)) if op.flops else 0
+    if isinstance(op, GroupedGemm):
+        return math.ceil(grouped_gemm_ns(op, gpu)) if op.flops else 0
     if isinstance(op, Attention):
         return math.ceil(attention_ns(op, gpu)) if op.flops else 0
     if isinstance(op, MemoryBound):

@@ -10,20 +10,42 @@ from simgpu.hardware.gpu import Gpu
 
 
 @cache
-def device_constants(table: str, gpu: Gpu) -> dict[str, str]:
-    """Return the row of a table that fits a device best.
+def device_rows(table: str, gpu: Gpu) -> tuple[dict[str, str], ...]:
+    """Return the rows of a table that fit a device best, in the table's order.
 
     Parameters
     ----------
     table : str
-        ``gemm`` or ``attention``: the packaged file ``data/<table>_constants.csv``.
+        ``gemm``, ``attention`` or ``memory``: the packaged file ``data/<table>_constants.csv``.
     gpu : Gpu
 
     Returns
     -------
-    dict of str to str
-        The row whose ``key`` is the longest beginning of the device's name; failing that its architecture; failing
-        that ``any``. Its ``flag`` says M(easured), D(erived) or A(ssumed), its ``source`` from what.
+    tuple of dict of str to str
+        The rows whose ``key`` is the longest beginning of the device's name; failing that its architecture; failing
+        that ``any``. Their ``flag`` says M(easured), D(erived) or A(ssumed), their ``source`` from what.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> [row["kernel"] for row in device_rows("attention", gpu("H200-SXM5-141GB"))]
+    ['flash-3', 'cudnn', 'flash-2']
+    """
+    rows = _rows(table)
+    named = [row["key"] for row in rows if gpu.name == row["key"] or gpu.name.startswith(f"{row['key']}-")]
+    keys = [row["key"] for row in rows]
+    best = max(named, key=len) if named else gpu.arch if gpu.arch in keys else "any"
+    return tuple(row for row in rows if row["key"] == best)
+
+
+def device_constants(table: str, gpu: Gpu) -> dict[str, str]:
+    """Return the first of the rows of a table that fit a device best.
+
+    Parameters
+    ----------
+    table : str
+        As for `device_rows`.
+    gpu : Gpu
 
     Examples
     --------
@@ -31,14 +53,10 @@ def device_constants(table: str, gpu: Gpu) -> dict[str, str]:
     >>> device_constants("gemm", gpu("A100-PCIe-80GB"))["key"], device_constants("gemm", gpu("RTX-4090"))["key"]
     ('A100-PCIe', 'Ada')
     """
-    rows = _rows(table)
-    named = [key for key in rows if gpu.name == key or gpu.name.startswith(f"{key}-")]
-    if named:
-        return rows[max(named, key=len)]
-    return rows.get(gpu.arch, rows["any"])
+    return device_rows(table, gpu)[0]
 
 
 @cache
-def _rows(table: str) -> dict[str, dict[str, str]]:
+def _rows(table: str) -> tuple[dict[str, str], ...]:
     text = files("simgpu").joinpath("data", f"{table}_constants.csv").read_text(encoding="utf-8")
-    return {row["key"]: row for row in csv.DictReader(text.splitlines())}
+    return tuple(csv.DictReader(text.splitlines()))

@@ -16,6 +16,7 @@ CTAS_NVLINK: Final = 24
 CTAS_NVLS: Final = 16
 CTAS_NETWORK: Final = 3
 CTAS_PCIE: Final = 4
+COPY_ENGINE: Final = "copy engine"  # algorithm of transfers that no kernel runs
 # Bytes of HBM traffic per byte that a link carries: 2-3, the maintainer in NVIDIA/nccl issue 1428
 HBM_BYTES_PER_LINK_BYTE: Final = 2.5
 SMALLEST_SHARE: Final = 0.1  # of the bandwidth that is left to kernels at the least
@@ -44,7 +45,9 @@ def disturbance(cost: TransferCost, links: tuple[Link, ...]) -> Disturbance | No
     if not cost.loads or not cost.stream_ns:
         return None
     kinds: Mapping[str, None] = dict.fromkeys(links[load.link].kind for load in cost.loads)
-    if cost.algorithm in ("nvls", "nvls_tree"):
+    if cost.algorithm == COPY_ENGINE:
+        ctas = 0
+    elif cost.algorithm in ("nvls", "nvls_tree"):
         ctas = CTAS_NVLS
     elif "nvlink" in kinds:
         ctas = CTAS_NVLINK
@@ -64,7 +67,7 @@ def disturbed_gpu(gpu: Gpu, taken: Disturbance) -> Gpu:
     >>> from simgpu.hardware.gpu import gpu
     >>> left = disturbed_gpu(gpu("A100-SXM4-80GB"), Disturbance(ctas=24, hbm_bytes_per_s=600 * 10**9))
     >>> left.sm_count, round(left.gemm_tflops), round(left.memory_gb_per_s)
-    (84, 202, 1439)
+    (84, 198, 1439)
     """
     share = max(1, gpu.sm_count - taken.ctas) / gpu.sm_count
     bandwidth = max(SMALLEST_SHARE * gpu.memory_gb_per_s, gpu.memory_gb_per_s - taken.hbm_bytes_per_s / 1e9)
@@ -72,6 +75,10 @@ def disturbed_gpu(gpu: Gpu, taken: Disturbance) -> Gpu:
         gpu,
         sm_count=max(1, gpu.sm_count - taken.ctas),
         gemm_tflops=gpu.gemm_tflops * share,
+        fp16_tflops=gpu.fp16_tflops * share,
+        bf16_tflops=None if gpu.bf16_tflops is None else gpu.bf16_tflops * share,
+        tf32_tflops=None if gpu.tf32_tflops is None else gpu.tf32_tflops * share,
+        fp8_tflops=None if gpu.fp8_tflops is None else gpu.fp8_tflops * share,
         fp32_tflops=gpu.fp32_tflops * share,
         fp8_gemm_tflops=None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * share,
         memory_gb_per_s=bandwidth,

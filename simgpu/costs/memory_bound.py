@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from simgpu.costs.constants import device_constants
 from simgpu.hardware.gpu import Gpu
 from simgpu.workload.op import MemoryBound
 
-LATENCY_NS = 2500  # per kernel, stream already filled: 2-3 us, best fit to published Megatron step times
-# Rate relative to a copy. Norms: PyTorch kernels reach .52-.77 of nominal on V100 and A100, .6-.75 of copy; softmax
-# .64-.78 of nominal: sitar-lab/NeuSight and microsoft/vidur operator data
-PATTERN_RATE = {"copy": 1.0, "norm": 0.75, "softmax": 0.75}
-L2_SPEEDUP = 2.0  # over HBM, for bytes that an earlier kernel left in the L2 cache (measured 1.5-2)
+# Rate relative to a copy, for rows of a model's width. PyTorch 2.1 fp32 kernels in sitar-lab/NeuSight operator data,
+# large tensors: layer norm .64 (rows from 16 kB) to .90 (rows up to 12 kB) on A100-80GB, .65 to .74 on V100; softmax
+# .82 to .97 and .69 to .98, for rows up to 32 kB. The rates without bias over the rows of both devices.
+PATTERN_RATE = {"copy": 1.0, "norm": 0.7, "softmax": 0.8}
+# Residual adds right after the GEMM that made one operand, 0.1 to 200 MB, on A100-PCIe (L2 40 MB) and H100 (50 MB):
+# microsoft/vidur data/profiling/compute/{a100,h100}. Traffic up to this share of the L2 runs at this multiple of the
+# memory's rate, and what goes beyond at the memory's rate.
+L2_SHARE = 0.65
+L2_SPEEDUP = 1.6
+
+
+@cache
+def kernel_latency_ns(gpu: Gpu) -> float:
+    """Return what a kernel takes without any work: its own time, and the gap to the next in a filled stream.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> kernel_latency_ns(gpu("V100-SXM2-32GB"))
+    2800.0
+    """
+    row = device_constants("memory", gpu)
+    return 1000 * (float(row["kernel_us"]) + float(row["gap_us"]))
 
 
 def memory_bound_ns(op: MemoryBound, gpu: Gpu) -> float:
@@ -26,17 +47,19 @@ def memory_bound_ns(op: MemoryBound, gpu: Gpu) -> float:
 
     Notes
     -----
-    ``kernels latency + bytes / (hbm_efficiency pattern_rate bandwidth)``. An op all of whose bytes fit in L2 was just
-    fed by the kernel before it and runs at twice that; the optimizer's state was not, and never does.
+    ``kernels latency + (bytes - saved) / (hbm_efficiency pattern_rate bandwidth)``. What the kernel before left in L2
+    saves 0.375 of the bytes up to 0.65 of the L2's capacity for each kernel, so that time grows with the bytes without
+    a step. The optimizer's state was touched a whole step ago: nothing of it is saved.
 
     Examples
     --------
     >>> from simgpu.hardware.gpu import gpu
-    >>> op = MemoryBound(name="add", bytes=2039 * 10**6)
+    >>> op = MemoryBound(name="add", bytes=2039 * 10**6, op_class="optimizer")
     >>> round(memory_bound_ns(op, gpu("A100-SXM4-80GB")) / 1000)  # 1 ms of nominal bandwidth at .869 of it
-    1153
+    1154
     """
     rate = gpu.memory_gb_per_s * gpu.hbm_efficiency * PATTERN_RATE[op.pattern]
-    if op.op_class != "optimizer" and op.bytes <= gpu.l2_mib * 2**20:
-        rate *= L2_SPEEDUP
-    return op.kernels * LATENCY_NS + op.bytes / rate
+    moved = float(op.bytes)
+    if op.op_class != "optimizer":
+        moved -= (1 - 1 / L2_SPEEDUP) * min(moved, op.kernels * L2_SHARE * gpu.l2_mib * 2**20)
+    return op.kernels * kernel_latency_ns(gpu) + moved / rate

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simgpu.engine.host import HostProcess
+from simgpu.engine.queue import LaunchQueue
 from simgpu.engine.rendezvous import Meeting
 from simgpu.engine.stream import StreamProcess
-from simgpu.program import Collective, Program, Record, Recv, Send
+from simgpu.program import Collective, Issue, Program, Record, Recv, Send
 
 Node = tuple[int, str]  # rank, stream
+Process = StreamProcess | HostProcess
 
 
-def describe_deadlock(program: Program, processes: Sequence[StreamProcess]) -> str:
+def describe_deadlock(program: Program, processes: Sequence[Process]) -> str:
     """Name the wait-for cycle, or the chain that ends in a stream without work left, one line per waiting stream."""
     by_node = {(p.rank, p.name): p for p in processes}
     stuck = [p for p in processes if not p.done]
-    edges = {(p.rank, p.name): _blocker(program, p) for p in stuck}
+    edges = {(p.rank, p.name): _blocker(program, processes, p) for p in stuck}
     path = _cycle(edges) or _chain(edges)
     lines = [_line(by_node[node], edges[node]) for node in path if node in edges]
     head = f"deadlock: {len(stuck)} of {len(processes)} streams wait for ever"
@@ -23,12 +26,21 @@ def describe_deadlock(program: Program, processes: Sequence[StreamProcess]) -> s
     return head + "\n" + "\n".join(lines) + tail
 
 
-def _blocker(program: Program, process: StreamProcess) -> Node:
+def _blocker(program: Program, processes: Sequence[Process], process: Process) -> Node:
     waiting = process.waiting_for
+    if isinstance(waiting, LaunchQueue):
+        return next(
+            (p.rank, p.name)
+            for p in processes
+            if isinstance(p, HostProcess) and any(ticket.queue is waiting for ticket in p.tickets.values())
+        )
+    if isinstance(waiting, Issue) and isinstance(process, HostProcess):
+        full = process.tickets[process.instructions.index(waiting)].queue
+        return next((p.rank, p.name) for p in processes if isinstance(p, StreamProcess) and p.queue is full)
     if isinstance(waiting, Meeting):
         missing = next(rank for rank in waiting.parties if rank not in waiting.arrived)
         return missing, _stream_of(program, missing, waiting)
-    event = waiting.event if waiting is not None else -1
+    event = -1 if waiting is None or isinstance(waiting, Issue) else waiting.event
     streams = program.roles[program.ranks[process.rank].role].streams
     for name, instructions in streams.items():
         if any(isinstance(i, Record) and i.event == event for i in instructions):
@@ -71,10 +83,14 @@ def _chain(edges: dict[Node, Node]) -> list[Node]:
     return path
 
 
-def _line(process: StreamProcess, blocker: Node) -> str:
+def _line(process: Process, blocker: Node) -> str:
     waiting = process.waiting_for
     if isinstance(waiting, Meeting):
         what = f"{waiting.label} of {waiting.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
+    elif isinstance(waiting, LaunchQueue):
+        what = f"the CPU to issue its next instruction (rank {blocker[0]}, stream {blocker[1]})"
+    elif isinstance(waiting, Issue):
+        what = f"room in the launch queue of rank {blocker[0]}, stream {blocker[1]}"
     else:
         what = f"its own stream {blocker[1]}"
     return f"  rank {process.rank}, stream {process.name} waits for {what}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simpy import Environment
 
 from simgpu.engine.deadlock import describe_deadlock
+from simgpu.engine.host import HostProcess, Hosts, is_host
 from simgpu.engine.network import Network
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
@@ -41,11 +44,13 @@ def play(program: Program) -> Timeline:
     ProgramError
         When members of a group call different collectives.
     """
-    for steps in STEPS_TRIED:
-        recorder, streams, ends = _play_steps(program, steps)
+    hosts = [{name for name, stream in role.streams.items() if is_host(stream)} for role in program.roles]
+    for tried in STEPS_TRIED:
+        steps = tried + any(hosts)  # in the first step the CPU is not ahead yet
+        recorder, streams, ends = _play_steps(program, hosts, steps)
         periods = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
         steady = [k for k in range(1, steps - 1) if periods[k] == periods[k - 1]]
-        if steady or steps == STEPS_TRIED[-1]:
+        if steady:
             break
     return Timeline(
         program=program,
@@ -56,23 +61,25 @@ def play(program: Program) -> Timeline:
         memory=recorder.memory_columns(),
         flows=recorder.flow_columns(),
         kernel_ends_ns=recorder.kernel_ends,
+        kernel_holds_ns=recorder.kernel_holds,
         step_ends_ns=tuple(ends),
         step=steady[0] if steady else steps - 2,
         steady=bool(steady),
     )
 
 
-def _play_steps(program: Program, steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
+def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
     env = Environment(initial_time=0)
     recorder = Recorder()
     rendezvous = Rendezvous(env, program, Network(env, program, recorder), recorder)
     names = dict.fromkeys(name for role in program.roles for name in role.streams)
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
-    processes = []
+    issuing = Hosts(env, program)
+    processes: list[StreamProcess | HostProcess] = []
     for rank, binding in enumerate(program.ranks):
         role, events = program.roles[binding.role], RankEvents(env)
-        events.busy = len(role.streams) - 1
+        events.busy = len(role.streams) - 1 - len(hosts[binding.role])
         residency = Residency(env, program.disturbed_ns) if program.disturbed_ns else None
         recorded_on = {
             instruction.event: number[name]
@@ -81,18 +88,23 @@ def _play_steps(program: Program, steps: int) -> tuple[Recorder, tuple[str, ...]
             if isinstance(instruction, Record)
         }
         for name in sorted(role.streams, key=number.__getitem__):
-            process = StreamProcess(
-                rank,
-                name,
-                number[name],
-                role.streams[name],
-                recorded_on,
-                events,
-                rendezvous,
-                recorder,
-                residency,
-                steps,
-            )
+            process: StreamProcess | HostProcess
+            if name in hosts[binding.role]:
+                process = HostProcess(rank, name, role.streams[name], issuing.tickets(rank, name), events, steps)
+            else:
+                process = StreamProcess(
+                    rank,
+                    name,
+                    number[name],
+                    role.streams[name],
+                    recorded_on,
+                    events,
+                    rendezvous,
+                    recorder,
+                    residency,
+                    issuing.queues.get((rank, name)),
+                    steps,
+                )
             processes.append(process)
             env.process(process.run())
     env.run()

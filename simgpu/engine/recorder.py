@@ -13,7 +13,7 @@ from simgpu.timeline import Flows, Int64, MemoryDeltas, Spans
 if TYPE_CHECKING:
     from simgpu.program import TransferKey
 
-SpanRow = tuple[int, int, int, int, int, int, int, int]  # as the fields of timeline.Spans
+SpanRow = tuple[int, int, int, int, int, int, int, int, int]  # as the fields of timeline.Spans
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class Recorder:
     memory: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # rank, order, time, delta, category
     flows: list[tuple[int, int, int, float, bool, int]] = field(default_factory=list)
     kernel_ends: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
+    kernel_holds: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     categories: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[int, TransferKey], int] = field(default_factory=dict)
 
@@ -37,9 +38,9 @@ class Recorder:
 
     def span_columns(self) -> Spans:
         """Sort spans by rank, stream, step and instruction."""
-        table = _integers(self.spans, 8)
+        table = _integers(self.spans, 9)
         table = table[np.lexsort((table[:, 2], table[:, 3], table[:, 1], table[:, 0]))]
-        names = ("rank", "stream", "instruction", "step", "ready_ns", "start_ns", "end_ns", "cause")
+        names = ("rank", "stream", "instruction", "step", "ready_ns", "issued_ns", "start_ns", "end_ns", "cause")
         return Spans(**{name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)})
 
     def memory_columns(self) -> MemoryDeltas:

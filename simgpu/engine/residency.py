@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from simpy import Environment, Event
 
+from simgpu.engine.launches import Run, before_last
+from simgpu.engine.queue import Issued
 from simgpu.program import Compute, Kernel
+
+ROUNDING_NS: Final = 1e-6
+"""Work that a share's rounding adds and nobody does."""
 
 
 @dataclass(slots=True)
@@ -16,11 +22,13 @@ class Residency:
     """What is resident on a rank's GPU at the moment, by place in ``Program.disturbances``.
 
     A communication kernel is resident from when its stream reaches it, spinning until its partners arrive, to its end.
-    Of several, the worst counts.
+    Of several, the worst counts. ``under_way`` counts those that have not ended, be it that they begin later: a stream
+    may be ahead of the clock.
     """
 
     env: Environment
     disturbed_ns: Mapping[Kernel, tuple[int, ...]]
+    under_way: int = 0
     _counts: dict[int, int] = field(default_factory=dict)
     _tables: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)  # id of kernels (kept by the Program)
     _watcher: Event | None = None
@@ -32,42 +40,65 @@ class Residency:
 
     def enter(self, level: int, time_ns: int) -> None:
         """Let a kernel of that disturbance become resident at a time that is not past."""
+        self.under_way += 1
         self._at(time_ns, lambda: self._change(level, +1))
 
     def leave(self, level: int, time_ns: int) -> None:
         """Let it end."""
         self._at(time_ns, lambda: self._change(level, -1))
 
-    def run(self, work: Compute, local_ns: int) -> Generator[Event, None, tuple[int, ...]]:
-        """Run kernels from ``local_ns`` on, each at the pace that what is resident allows.
+    def run(self, work: Compute, local_ns: int, issued: Issued | None = None) -> Generator[Event, None, Run]:
+        """Run kernels from ``local_ns`` on, each when it is launched and at the pace that what is resident allows.
 
-        Returns
-        -------
-        tuple of int
-            End of each kernel relative to the start; progress of a kernel is piecewise linear.
+        Progress of a kernel is piecewise linear.
+
+        Parameters
+        ----------
+        work : Compute
+        local_ns : int
+            When the stream is ready; not past.
+        issued : Issued, optional
+            Launches by the CPU that may hold the kernels up.
         """
-        if local_ns > self.env.now:
-            yield self.env.timeout(local_ns - int(self.env.now))
         times = self._times(work)
+        start = local_ns if issued is None else max(local_ns, issued.begin_ns + issued.launches.first_ns[0])
+        if start > self.env.now:
+            yield self.env.timeout(start - int(self.env.now))
         ends: list[int] = []
-        done, now = 0.0, local_ns  # share of the kernel under way that is finished
+        holds: list[int] = []
+        done, begun, busy, now = 0.0, start, 0, start  # of the kernel under way: share finished, begin, time it ran
         while len(ends) < len(times):
-            column, at = self.level + 1, now
-            planned: list[int] = []
-            for row in times[len(ends) :]:
-                at += row[column] if planned or not done else math.ceil(row[column] * (1.0 - done))
-                planned.append(at)
-            if at > now:
-                yield self._change_or(at - now)
+            column, free = self.level + 1, now
+            planned: list[tuple[int, int, int]] = []  # begin, time it runs and end of each kernel that is left
+            for number in range(len(ends), len(times)):
+                begin, left = free, times[number][column]
+                under_way = done and not planned
+                if under_way:
+                    begin, left = begun, busy + math.ceil(left * (1.0 - done) - ROUNDING_NS)
+                free = begin + left
+                if issued is not None:
+                    if not under_way:
+                        begin = max(begin, issued.begin_ns + issued.launches.first_ns[number])
+                    launched = issued.begin_ns + issued.launches.last_ns[number]
+                    after = times[number][column] - before_last(times[number][column], work.kernels[number].launches)
+                    free = max(now, begin + left, launched + after)
+                planned.append((begin, left, free))
+            if free > now:
+                yield self._change_or(free - now)
             then = int(self.env.now)
-            finished = planned if then >= at else [end for end in planned if end <= then]
-            begin = finished[-1] if finished else now
-            if len(finished) < len(planned):
-                pace = times[len(ends) + len(finished)][column]
-                done = (0.0 if finished else done) + (then - begin) / pace
-            ends += finished
+            while planned and planned[0][2] <= then:
+                _, left, end = planned.pop(0)
+                holds.append(end - left - (ends[-1] if ends else start))
+                ends.append(end)
+                done = 0.0
+            if planned and then > now:  # a second change at one instant finds nothing more done
+                begun, left, _ = planned[0]
+                ran = min(then, begun + left) - max(begun, now)
+                if ran > 0:
+                    done = min(1.0, done + ran / times[-len(planned)][column])
+                    busy = min(then, begun + left) - begun
             now = then
-        return tuple(end - local_ns for end in ends)
+        return Run(start, tuple(end - start for end in ends), tuple(holds))
 
     def _times(self, work: Compute) -> list[tuple[int, ...]]:
         """Duration of each kernel alone, then under each disturbance."""
@@ -99,6 +130,8 @@ class Residency:
             self._counts[level] = count
         else:
             del self._counts[level]
+        if by < 0:
+            self.under_way -= 1
         if self.level != before and self._watcher is not None and not self._watcher.triggered:
             self._watcher.succeed()
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from simpy import Environment, Event
 
+from simgpu.engine.launches import Run
+from simgpu.engine.queue import Issued, LaunchQueue
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Meeting, Rendezvous
 from simgpu.engine.residency import Residency
-from simgpu.program import Alloc, Compute, Free, Instruction, Record, Wait
+from simgpu.program import Alloc, Compute, Free, Instruction, Issue, Record, Wait
 
 EventKey = tuple[int, int]  # step, event number
 COMPUTE_STREAM = 0  # its index among a Timeline's streams
@@ -20,8 +22,8 @@ COMPUTE_STREAM = 0  # its index among a Timeline's streams
 class RankEvents:
     """CUDA-like events of one rank: recorded once per step, waited for by its other streams.
 
-    ``busy`` counts communication streams that may have a transfer under way: all but those that wait for the compute
-    stream. While it is 0 the compute stream is undisturbed until it records something.
+    ``busy`` counts communication streams that may begin a transfer: all but those that wait for the compute stream.
+    While it is 0, and what was begun has ended, the compute stream is undisturbed until it records something.
     """
 
     env: Environment
@@ -58,8 +60,8 @@ class StreamProcess:
     """Walks the instructions of a stream, step after step.
 
     Local time may be ahead of the clock: fixed durations just add up, and only an event that another stream has not
-    recorded yet, or a transfer whose partners or duration are not known, makes the process yield. Local time is
-    never behind the clock when the process runs, so nothing can start in the past.
+    recorded yet, work that the CPU has not issued yet, or a transfer whose partners or duration are not known, makes
+    the process yield. Local time is never behind the clock when the process runs, so nothing can start in the past.
     """
 
     rank: int
@@ -71,9 +73,10 @@ class StreamProcess:
     rendezvous: Rendezvous
     recorder: Recorder
     residency: Residency | None  # None when no transfer of the Program disturbs kernels
+    queue: LaunchQueue | None  # None when nobody issues: then instructions need no CPU
     steps: int
     step_ends_ns: list[int] = field(default_factory=list)
-    waiting_for: Meeting | Wait | None = None
+    waiting_for: Meeting | Wait | LaunchQueue | None = None
     done: bool = False
 
     def run(self) -> Generator[Event, None, None]:
@@ -81,17 +84,32 @@ class StreamProcess:
         rank, stream, events, spans = self.rank, self.index, self.events, self.recorder.spans
         memory, category = self.recorder.memory, self.recorder.category
         residency, on_compute = self.residency, self.index == COMPUTE_STREAM
+        queue = self.queue
+        numbers = () if queue is None else queue.numbers
         local = 0
         for step in range(self.steps):
             for index, instruction in enumerate(self.instructions):
+                issued = None
+                if queue is not None and index in numbers:
+                    issued = queue.next()
+                    if issued is None:
+                        self.waiting_for = queue
+                        yield queue.filled()
+                        issued = queue.next()
+                        assert issued is not None  # the event fires when it is there
                 if isinstance(instruction, Compute):
-                    end = local + instruction.duration_ns
-                    if on_compute and residency is not None and events.busy:
-                        ends = yield from residency.run(instruction, local)
-                        end = local + (ends[-1] if ends else 0)
-                        if ends and ends[-1] != instruction.duration_ns:
-                            self.recorder.kernel_ends[rank, stream, index, step] = ends
-                    spans.append((rank, stream, index, step, local, local, end, -1))
+                    start, end = local, local + instruction.duration_ns
+                    held = issued
+                    if issued is not None and issued.begin_ns + issued.launches.lead_ns <= local:
+                        held = None  # the CPU is far enough ahead
+                    if held is not None or (on_compute and self._disturbed):
+                        run = yield from self._uneven(instruction, local, held)
+                        start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
+                        if run.ends_ns[-1] != instruction.duration_ns:
+                            self.recorder.kernel_ends[rank, stream, index, step] = run.ends_ns
+                        if any(run.holds_ns):
+                            self.recorder.kernel_holds[rank, stream, index, step] = run.holds_ns
+                    spans.append((rank, stream, index, step, local, start, start, end, -1))
                     local = end
                 elif isinstance(instruction, Record):
                     events.record((step, instruction.event), local)
@@ -106,24 +124,40 @@ class StreamProcess:
                         assert time is not None  # the waiter fires on recording
                     if time > local:
                         cause = self.recorded_on[instruction.event]
-                        spans.append((rank, stream, index, step, local, local, time, cause))
+                        spans.append((rank, stream, index, step, local, local, local, time, cause))
                         local = time
                 elif isinstance(instruction, Alloc | Free):
                     delta = instruction.bytes if isinstance(instruction, Alloc) else -instruction.bytes
                     memory.append((rank, len(memory), local, delta, category(instruction.category)))
-                else:
-                    meeting = self.rendezvous.arrive(rank, instruction, local)
+                elif not isinstance(instruction, Issue):
+                    arrived = local if issued is None else max(local, issued.begin_ns + issued.launches.total_ns)
+                    meeting = self.rendezvous.arrive(rank, instruction, arrived)
                     level = meeting.disturbance if residency is not None else -1
                     if residency is not None and level >= 0:
-                        residency.enter(level, local)
+                        residency.enter(level, arrived)
                     if meeting.end_ns < 0:
                         self.waiting_for = meeting
                         yield meeting.event
                     if residency is not None and level >= 0:
                         residency.leave(level, meeting.end_ns)
-                    spans.append((rank, stream, index, step, local, meeting.start_ns, meeting.end_ns, meeting.cause))
-                    local = meeting.end_ns
+                    start, end, cause = meeting.start_ns, meeting.end_ns, meeting.cause
+                    spans.append((rank, stream, index, step, local, arrived, start, end, cause))
+                    local = end
+                if issued is not None and queue is not None:
+                    queue.end(local)
             self.step_ends_ns.append(local)
         if not on_compute:
             events.busy -= 1
         self.done = True
+
+    @property
+    def _disturbed(self) -> bool:
+        """Whether a communication kernel may be resident before the compute stream records something."""
+        return self.residency is not None and bool(self.events.busy or self.residency.under_way)
+
+    def _uneven(self, work: Compute, local_ns: int, issued: Issued | None) -> Generator[Event, None, Run]:
+        """Play kernels that communication may slow down or the CPU hold up."""
+        if self.residency is not None and self.index == COMPUTE_STREAM and self._disturbed:
+            return (yield from self.residency.run(work, local_ns, issued))
+        assert issued is not None  # otherwise nothing is uneven
+        return issued.launches.run([kernel.duration_ns for kernel in work.kernels], local_ns, issued.begin_ns)

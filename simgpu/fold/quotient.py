@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -107,15 +108,8 @@ def _fold_transfers(
     for index, ((group, key), cost) in enumerate(transfers):
         if group in group_class:
             counts = loads[int(partition[index])]
-            folded[group_class[group], key] = TransferCost(
-                latency_ns=cost.latency_ns,
-                stream_ns=cost.stream_ns,
-                loads=tuple(Load(link=link, bytes=size, count=counts[link, size]) for link, size in sorted(counts)),
-                algorithm=cost.algorithm,
-                source=cost.source,
-                bottleneck=cost.bottleneck,
-                disturbance=cost.disturbance,
-            )
+            quotient = tuple(Load(link=link, bytes=size, count=counts[link, size]) for link, size in sorted(counts))
+            folded[group_class[group], key] = replace(cost, loads=quotient)
     return folded
 
 

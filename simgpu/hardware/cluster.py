@@ -119,6 +119,17 @@ class Cluster:
         path = self._paths_on(self.node_of(rank)).gpu_to_nic(self.local_rank(rank), nic)
         return math.inf if path is None else path.distance
 
+    def like_first(self, node: int) -> bool:
+        """Whether a node has the same links as node 0, at the same rates."""
+        key = ("like first", node)
+        found: bool | None = self.memo.get(key)
+        if found is None:
+            each, first = self.links_per_node, node * self.links_per_node
+            rates = ((self.links[i].bytes_per_s, self.links[first + i].bytes_per_s) for i in range(each))
+            odd = node in self._odd_nodes or 0 in self._odd_nodes
+            found = self.memo[key] = node == 0 or (not odd and all(a == b for a, b in rates))
+        return found
+
     @property
     def regular(self) -> bool:
         """Whether every node has the same links, and all data between two leaves the same way."""
@@ -161,7 +172,7 @@ class Cluster:
             node, other = self.node_of(source), self.node_of(target)
             if node == other:
                 a, b = self.local_rank(source), self.local_rank(target)
-                path = _required(self._paths_on(node).between_gpus(a, b), self.name, f"gpu {a}", f"gpu {b}")
+                path = self._required(self._paths_on(node).between_gpus(a, b), f"gpu {a}", f"gpu {b}")
                 found = self._route(self._on(node, path), path.kind, path.distance)
             else:
                 found = self.route_via(source, self.nearest_nic(source), self.nearest_nic(target), target)
@@ -223,10 +234,73 @@ class Cluster:
         if node == other:
             raise TopologyError(f"{self.name}: ranks {source} and {target} share node {node}; no NIC lies between them")
         a, b = self.local_rank(source), self.local_rank(target)
-        out = _required(self._paths_on(node).gpu_to_nic(a, source_nic), self.name, f"gpu {a}", f"NIC {source_nic}")
-        back = _required(self._paths_on(other).nic_to_gpu(target_nic, b), self.name, f"NIC {target_nic}", f"gpu {b}")
+        out = self._required(self._paths_on(node).gpu_to_nic(a, source_nic), f"gpu {a}", f"NIC {source_nic}")
+        back = self._required(self._paths_on(other).nic_to_gpu(target_nic, b), f"NIC {target_nic}", f"gpu {b}")
         network = self._between(node, source_nic, other, target_nic, flow)
         return self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
+
+    def host_route(self, rank: int, *, to_host: bool) -> Route:
+        """Links between a rank's GPU and the host memory nearest to it.
+
+        Parameters
+        ----------
+        rank : int
+        to_host : bool
+            From the GPU to the memory, or back.
+
+        Returns
+        -------
+        Route
+
+        Raises
+        ------
+        TopologyError
+            When the topology has no host memory that the GPU reaches.
+        """
+        node, local = self.node_of(rank), self.local_rank(rank)
+        paths = self._paths_on(node)
+        path = paths.gpu_to_memory(local) if to_host else paths.memory_to_gpu(local)
+        found = self._required(path, f"gpu {local}", "host memory, which offload needs")
+        return self._route(self._on(node, found), found.kind, found.distance)
+
+    def memory_links(self, rank: int) -> tuple[int, ...]:
+        """Links to and from every host memory of a rank's computer, both directions.
+
+        Parameters
+        ----------
+        rank : int
+
+        Returns
+        -------
+        tuple of int
+            Positions among `links`; empty when the topology has no host memory.
+        """
+        node = self.node_of(rank)
+        own = self._paths_on(node).memories(self.local_rank(rank))
+        wires = enumerate(self.machine.wires)
+        first = node * self.links_per_node
+        return tuple(first + i for i, wire in wires if wire.source in own or wire.target in own)
+
+    @property
+    def host_memory_bytes(self) -> int | None:
+        """Memory of one computer; None where the topology does not say."""
+        sizes = [self.machine.devices[memory].size_bytes for memory in self._paths.memories(0)]
+        return sum(size for size in sizes if size) if sizes and all(sizes) else None
+
+    def host_ranks(self, rank: int) -> int:
+        """Count the ranks on the computer that a rank's GPU belongs to; a rack on NVLink has several.
+
+        Parameters
+        ----------
+        rank : int
+
+        Returns
+        -------
+        int
+        """
+        paths = self._paths_on(self.node_of(rank))
+        own = paths.memories(self.local_rank(rank))
+        return sum(paths.memories(gpu) == own for gpu in range(self.gpus_per_node))
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -246,6 +320,11 @@ class Cluster:
     def _on(self, node: int, path: Path) -> tuple[int, ...]:
         first = node * self.links_per_node
         return tuple(first + wire for wire in path.wires)
+
+    def _required(self, path: Path | None, a: str, b: str) -> Path:
+        if path is None:
+            raise TopologyError(f"{self.name}: nothing connects {a} to {b}; {self._paths.apart}")
+        return path
 
     def _paths_on(self, node: int) -> MachinePaths:
         odd = self._odd_nodes.get(node)
@@ -332,9 +411,3 @@ def build_cluster(
         _nic_of_gpu=nic_of_gpu,
         _trunks=Trunks(fabric=joined, nics=nics, first=nodes * links_per_node, uplinks=uplinks),
     )
-
-
-def _required(path: Path | None, name: str, a: str, b: str) -> Path:
-    if path is None:
-        raise TopologyError(f"{name}: nothing connects {a} to {b}; link them in the topology")
-    return path

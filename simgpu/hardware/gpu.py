@@ -20,8 +20,9 @@ _TILE_RATE_OVER_SUSTAINED: Final = 1.03
 _ASSUMED_FRACTION: Final[Mapping[str, float]] = {"SXM": 0.80, "PCIe": 0.76, "GeForce": 0.96}
 # Elementwise kernels on cards of which nobody published a figure; as A100-80GB and RTX-3090 (0.87).
 _ASSUMED_HBM_EFFICIENCY: Final = 0.87
-# fp32 on CUDA cores: SIMT peak x .85-.9, recalled.
-_SIMT_FRACTION: Final = 0.875
+# fp32 on CUDA cores where it was not measured: SIMT peak x .85-.9 before Ampere's GeForce line, .5-.7 since, where half
+# of the units also do integers (zzc0721/torch-performance-test-data).
+_SIMT_FRACTION: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,10 +48,12 @@ class Gpu:
     gemm_tflops : float, TFLOP/s
         Sustained 16-bit matrix rate F of the tile model, power limit included.
     rate_flag : str
-        Standing of ``gemm_tflops``: M measured, D derived from a published step time, S scaled from best of shapes,
+        Standing of ``gemm_tflops``: M measured, S scaled from the best of shapes or from another card of the same chip,
         A assumed.
     fp8_gemm_tflops : float or None, TFLOP/s
         The same for fp8, where it was measured.
+    fp32_share : float
+        Fraction of ``fp32_tflops`` that products on CUDA cores reach.
     l2_mib : float, MiB
         Last-level cache.
     nvlink : str
@@ -85,6 +88,7 @@ class Gpu:
     gemm_tflops: float
     rate_flag: str
     fp8_gemm_tflops: float | None
+    fp32_share: float
     l2_mib: float
     tdp_w: float
     nvlink: str
@@ -138,7 +142,7 @@ class Gpu:
         Notes
         -----
         16 bits: ``gemm_tflops``. fp8: measured, else scaled with the datasheet. tf32: scaled with the datasheet;
-        fp32 (and tf32 without tensor cores for it): 0.875 of the datasheet's SIMT peak.
+        fp32 (and tf32 without tensor cores for it): ``fp32_share`` of the datasheet's SIMT peak.
 
         Parameters
         ----------
@@ -151,10 +155,10 @@ class Gpu:
         Examples
         --------
         >>> gpu("A100-SXM4-80GB").sustained_tflops(DType.TF32)
-        130.0
+        127.0
         """
         if dtype == DType.FP32 or (dtype == DType.TF32 and self.tf32_tflops is None):
-            return _SIMT_FRACTION * self.fp32_tflops
+            return self.fp32_share * self.fp32_tflops
         if dtype == DType.FP8 and self.fp8_gemm_tflops is not None:
             return self.fp8_gemm_tflops
         return self.gemm_tflops * self.peak_tflops(dtype) / self.peak_tflops(DType.BF16)
@@ -220,7 +224,7 @@ def _read(row: Mapping[str, str]) -> Gpu:
         else:
             form = "GeForce" if row["pcie_p2p"] == "no" else "PCIe" if row["form"] == "PCIe" else "SXM"
             tile_rate, flag = round(_ASSUMED_FRACTION[form] * (bf16 or fp16), 1), "A"
-    fp8 = _number(row["sust_fp8_tflops"])
+    fp8, fp32 = _number(row["sust_fp8_tflops"]), _number(row["gemm_fp32_tflops"])
     return Gpu(
         name=row["name"],
         arch=row["arch"],
@@ -239,6 +243,7 @@ def _read(row: Mapping[str, str]) -> Gpu:
         gemm_tflops=tile_rate,
         rate_flag=flag,
         fp8_gemm_tflops=None if fp8 is None else round(_TILE_RATE_OVER_SUSTAINED * fp8, 1),
+        fp32_share=_SIMT_FRACTION if fp32 is None else fp32 / float(row["fp32_tflops"]),
         l2_mib=float(row["l2_mb"]),
         tdp_w=float(row["tdp_w"]),
         nvlink=row["link_gen"],

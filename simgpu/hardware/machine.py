@@ -19,20 +19,21 @@ narrows a 16-lane PCIe link, ``bandwidth_gb_per_s`` and ``latency_us`` replace t
 already covers a type's latency; what ``latency_us`` is above it (or below) delays every transfer over the link.
 ``peer_access: false`` on a family of GPUs says that this host stages copies between them, and to and from NICs, in its
 memory though the cards could do without (ACS on, IOMMU, a virtual machine); ``true`` that a patched driver allows it.
+``size`` of a memory (``512 GiB``) lets reports say when offloaded states do not fit.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from simgpu.hardware.gpu import Gpu, gpu
 from simgpu.hardware.link_type import LinkType, link_type
 from simgpu.hardware.reading import Bounds, Reading
-from simgpu.units import parse_bandwidth, parse_time
+from simgpu.units import parse_bandwidth, parse_bytes, parse_time
 
 KINDS: Final = ("gpu", "cpu", "memory", "pcie_switch", "nvswitch", "nic")
 _FAMILY = re.compile(r"[a-z][a-z_]*")
@@ -46,6 +47,7 @@ _MOST_GB_PER_S: Final = 100_000
 _BANDWIDTHS: Final = Bounds(
     least=10**6, most=_MOST_GB_PER_S * 10**9, allowed=f"0.001 to {_MOST_GB_PER_S:,} GB/s (GB/s, not bytes)"
 )
+_SIZES: Final = Bounds(least=1 << 30, most=1 << 50, allowed="1 GiB to 1 PiB (a plain number is GiB)")
 _LATENCIES: Final = Bounds(least=0, most=10 * 10**9, allowed="0 to 10 s (a plain number is microseconds)")
 
 
@@ -65,6 +67,8 @@ class Device:
         Of a GPU, whether this host lets it reach others over PCIe; None when as its model does.
     port : LinkType or None
         The network link, of a NIC.
+    size_bytes : int or None
+        Of a memory, where the file says.
     """
 
     name: str
@@ -72,15 +76,17 @@ class Device:
     gpu: Gpu | None = None
     peer_access: bool | None = None
     port: LinkType | None = None
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """A directed link between two devices of a machine, given by their positions in it."""
+    """A directed link between two devices of a machine, given by their positions in it; ``type`` names its row."""
 
     source: int
     target: int
     kind: str
+    type: str
     bytes_per_s: int
     nominal_bytes_per_s: int
     latency_ns: int
@@ -179,7 +185,7 @@ def _devices(family: str, entry: object, reading: Reading) -> list[Device]:
     kind = reading.text(entry, "kind", where, fix=f"say which kind: {', '.join(KINDS)}")
     if not kind or not reading.choice(kind, f"{where}.kind", KINDS):
         return []
-    extra = {"gpu": ("model", "peer_access"), "nic": ("type",)}.get(kind, ())
+    extra = {"gpu": ("model", "peer_access"), "nic": ("type",), "memory": ("size",)}.get(kind, ())
     entry = reading.mapping(entry, where, ("kind", "count", *extra))
     count = reading.whole(entry, "count", where, default=1, most=_MOST_DEVICES)
     model: Gpu | None = None
@@ -194,7 +200,11 @@ def _devices(family: str, entry: object, reading: Reading) -> list[Device]:
     elif kind == "nic":
         name = reading.text(entry, "type", where, fix="name the port, such as IB NDR 400G")
         port = reading.lookup(partial(link_type, name, network=True), f"{where}.type") if name else None
-    return [Device(name=f"{family}{i}", kind=kind, gpu=model, peer_access=peer_access, port=port) for i in range(count)]
+    size = (
+        reading.quantity(entry, "size", where, partial(parse_bytes, plain="GiB"), _SIZES) if kind == "memory" else None
+    )
+    found = Device(name=family, kind=kind, gpu=model, peer_access=peer_access, port=port, size_bytes=size)
+    return [replace(found, name=f"{family}{i}") for i in range(count)]
 
 
 def _wires(
@@ -236,6 +246,7 @@ def _wires(
                     source=source,
                     target=target,
                     kind=found.kind,
+                    type=found.name,
                     bytes_per_s=bandwidth or found.bytes_per_s * count * lanes // 16,
                     nominal_bytes_per_s=found.nominal_bytes_per_s * count * lanes // 16,
                     latency_ns=found.latency_ns if latency is None else latency,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from simgpu.hardware.machine import Machine
 
@@ -58,6 +58,7 @@ class MachinePaths:
     machine: Machine
     absent: frozenset[int] = frozenset()
     cut_nics: frozenset[int] = frozenset()
+    apart: ClassVar[str] = "link them in the topology"  # what a message about two devices without a path advises
     _graph: list[nx.DiGraph[int]] = field(default_factory=list, repr=False)
     _trees: dict[tuple[int, frozenset[str]], Mapping[int, Path]] = field(default_factory=dict, repr=False)
 
@@ -116,6 +117,60 @@ class MachinePaths:
             return None
         return self._tree(a, _BUS, "pcie").get(b) if self._peer(b) else self._staged(a, b, near=b)
 
+    def gpu_to_memory(self, gpu: int) -> Path | None:
+        """Path from a GPU to the host memory nearest to it.
+
+        Parameters
+        ----------
+        gpu : int
+            Position among the machine's GPUs.
+
+        Returns
+        -------
+        Path or None
+            None when the machine has no memory that the GPU reaches.
+        """
+        memory = self._nearest_memory(self.machine.gpus[gpu])
+        return None if memory is None else self._tree(self.machine.gpus[gpu], _BUS_AND_MEMORY, "host").get(memory)
+
+    def memory_to_gpu(self, gpu: int) -> Path | None:
+        """Path from the host memory nearest to a GPU, the way back of `gpu_to_memory`.
+
+        Parameters
+        ----------
+        gpu : int
+            Position among the machine's GPUs.
+
+        Returns
+        -------
+        Path or None
+        """
+        memory = self._nearest_memory(self.machine.gpus[gpu])
+        return None if memory is None else self._tree(memory, _BUS_AND_MEMORY, "host").get(self.machine.gpus[gpu])
+
+    def memories(self, gpu: int) -> tuple[int, ...]:
+        """Host memories that a GPU reaches over buses: those of the computer that it belongs to.
+
+        Parameters
+        ----------
+        gpu : int
+            Position among the machine's GPUs.
+
+        Returns
+        -------
+        tuple of int
+            Positions among the machine's devices.
+        """
+        return self._memories(self.machine.gpus[gpu])
+
+    def _memories(self, device: int) -> tuple[int, ...]:
+        reach = self._tree(device, _BUS_AND_MEMORY, "host")
+        return tuple(i for i, found in enumerate(self.machine.devices) if found.kind == "memory" and i in reach)
+
+    def _nearest_memory(self, device: int) -> int | None:
+        reach = self._tree(device, _BUS_AND_MEMORY, "host")
+        return min(self._memories(device), key=lambda i: (reach[i].distance, i), default=None)
+
     def _peer(self, device: int) -> bool:
         found = self.machine.devices[device]
         if found.peer_access is not None:
@@ -124,11 +179,9 @@ class MachinePaths:
 
     def _staged(self, source: int, target: int, *, near: int) -> Path | None:
         """Write to the memory nearest to ``near``, then read from it."""
-        reach = self._tree(near, _BUS_AND_MEMORY, "host")
-        memories = [i for i, device in enumerate(self.machine.devices) if device.kind == "memory" and i in reach]
-        if not memories:
+        memory = self._nearest_memory(near)
+        if memory is None:
             return None
-        memory = min(memories, key=lambda i: (reach[i].distance, i))
         write = self._tree(source, _BUS_AND_MEMORY, "host").get(memory)
         read = self._tree(memory, _BUS_AND_MEMORY, "host").get(target)
         if write is None or read is None:

@@ -5,14 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from simgpu.program import COMPUTE, Alloc, Collective, Compute, Free, Instruction, Kernel, Record, Recv, Send, Wait
+from simgpu.program import (
+    COMPUTE,
+    HOST,
+    Alloc,
+    Collective,
+    Compute,
+    Free,
+    Instruction,
+    Issue,
+    Kernel,
+    Record,
+    Recv,
+    Send,
+    Wait,
+)
+from simgpu.workload.software import HostCosts
 
 
 @dataclass(slots=True)
 class Emitter:
-    """Streams under construction, and the event numbers that tie them together."""
+    """Streams under construction, and the event numbers that tie them together.
+
+    With ``host`` the CPU issues what is written in the order in which it is written, on a stream of its own; without,
+    issuing costs nothing.
+    """
 
     streams: dict[str, list[Instruction]] = field(default_factory=lambda: {COMPUTE: []})
+    host: HostCosts | None = None
     _events: int = 0
 
     def kernels(
@@ -25,19 +45,24 @@ class Emitter:
         unit: str = "",
         stream: str = COMPUTE,
     ) -> None:
-        """Run kernels, on the compute stream unless they are copies beside a transfer."""
-        if kernels:
-            total = sum(kernel.duration_ns for kernel in kernels)
-            self._stream(stream).append(
-                Compute(
-                    name=name,
-                    kernels=tuple(kernels),
-                    duration_ns=total,
-                    phase=phase,
-                    microbatch=microbatch,
-                    unit=unit,
-                )
+        """Run kernels, on the compute stream unless they are copies beside a transfer.
+
+        CUDA_LAUNCH_BLOCKING makes an instruction of every kernel, for the CPU to wait for.
+        """
+        blocking = self.host is not None and self.host.launch_blocking
+        runs = [(kernel,) for kernel in kernels] if blocking else [tuple(kernels)] if kernels else []
+        for run in runs:
+            work = Compute(
+                name=name,
+                kernels=run,
+                duration_ns=sum(kernel.duration_ns for kernel in run),
+                phase=phase,
+                microbatch=microbatch,
+                unit=unit,
             )
+            self._issue(stream, work)
+            if blocking:
+                self.synchronize(stream)
 
     def record(self, stream: str = COMPUTE) -> int:
         """Mark this point of a stream; two marks of the same point are one event."""
@@ -57,8 +82,26 @@ class Emitter:
         instructions = self._stream(stream)
         if after is not None:
             instructions.append(Wait(after))
-        instructions.append(instruction)
-        return self.record(stream)
+        self._issue(stream, instruction)
+        end = self.record(stream)
+        if self.host is not None and self.host.launch_blocking and isinstance(instruction, Collective):
+            self.synchronize(stream)  # not for messages: NCCL launches those of both directions as one kernel
+        return end
+
+    def synchronize(self, stream: str = COMPUTE) -> None:
+        """Let the CPU wait until the GPU has come to this point of a stream, before it issues more."""
+        if self.host is not None:
+            self._stream(HOST).append(Wait(self.record(stream)))
+
+    def occupy_host(self, name: str, time_ns: int, *, phase: str, microbatch: int) -> None:
+        """Let the CPU work for a while before it issues more: on the compute stream, a kernel that takes no time."""
+        if self.host is not None and time_ns:
+            kernel = Kernel(name=name, op_class="memory_bound", duration_ns=0)
+            work = Compute(name=name, kernels=(kernel,), duration_ns=0, phase=phase, microbatch=microbatch)
+            instructions = self._stream(COMPUTE)
+            instructions.append(work)
+            index = len(instructions) - 1
+            self._stream(HOST).append(Issue(stream=COMPUTE, instruction=index, op_ns=time_ns, launch_ns=0))
 
     def alloc(self, size_bytes: int, category: str, stream: str = COMPUTE) -> None:
         """Take memory at this point of a stream."""
@@ -70,5 +113,30 @@ class Emitter:
         if size_bytes:
             self._stream(stream).append(Free(size_bytes, category))
 
+    def _issue(self, stream: str, work: Compute | Collective | Send | Recv) -> None:
+        instructions = self._stream(stream)
+        instructions.append(work)
+        if self.host is not None:
+            op_ns, launch_ns = issue_costs_ns(self.host, work.phase)
+            issue = Issue(stream=stream, instruction=len(instructions) - 1, op_ns=op_ns, launch_ns=launch_ns)
+            self._stream(HOST).append(issue)
+
     def _stream(self, name: str) -> list[Instruction]:
         return self.streams.setdefault(name, [])
+
+
+def issue_costs_ns(host: HostCosts, phase: str) -> tuple[int, int]:
+    """CPU time to issue an op in a phase of the step, and for each further kernel that the op launches.
+
+    Backward is issued by autograd's engine; recomputation runs forward code again, and the optimizer is Python too.
+
+    Examples
+    --------
+    >>> issue_costs_ns(HostCosts(forward_op_ns=14_000, launch_ns=5_000), "recompute")
+    (14000, 5000)
+    >>> issue_costs_ns(HostCosts(cuda_graphs=True, graph_node_ns=1_250), "backward")
+    (1250, 1250)
+    """
+    if host.cuda_graphs:
+        return host.graph_node_ns, host.graph_node_ns
+    return (host.backward_op_ns if phase == "backward" else host.forward_op_ns), host.launch_ns

@@ -1,80 +1,178 @@
-"""Point-to-point messages between neighbouring stages."""
+"""Point-to-point messages between pipeline ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from simgpu.lower.emitter import Emitter
-from simgpu.parallel.schedules import Action
-from simgpu.program import Recv, Send
+from simgpu.parallel.batches import can_batch, in_batches
+from simgpu.parallel.messages import Message, with_messages
+from simgpu.parallel.schedules import Action, PipelineSchedule, Slot
+from simgpu.program import Collective, Recv, Send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineScript:
+    """What every pipeline rank does and exchanges, in order.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    rows : tuple of tuple of Action or Message
+        One row per rank.
+    waits : bool
+        A rank waits for all messages between two actions, sends included, and so does its CPU: Megatron exchanges in
+        batches and synchronises the device after each (``batch_p2p_sync``, NVIDIA/Megatron-LM
+        core/pipeline_parallel/p2p_communication.py). Otherwise it waits only for the input of what it does next.
+    ahead : bool
+        Receives are posted before the action that comes before their own, so that they come in while that runs;
+        otherwise behind the action that they stand behind.
+    """
+
+    schedule: PipelineSchedule
+    rows: tuple[tuple[Action | Message, ...], ...]
+    waits: bool
+    ahead: bool
+
+
+def pipeline_script(schedule: PipelineSchedule, *, overlap: bool) -> PipelineScript:
+    """Put the messages of a schedule where they are posted.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    overlap : bool
+        Post receives ahead and wait for no send (``overlap_p2p``).
+
+    Returns
+    -------
+    PipelineScript
+        Without overlap in batches that are waited for, where that is possible (``can_batch``): Megatron's way.
+        Elsewhere as PyTorch's runtime does it: sends that nobody waits for, receives posted between the actions.
+
+    Examples
+    --------
+    >>> from simgpu.parallel.schedules import build_schedule
+    >>> pipeline_script(build_schedule("zbv", ranks=2, microbatches=4), overlap=False).waits
+    False
+    """
+    waits = not overlap and can_batch(schedule)
+    return PipelineScript(
+        schedule=schedule,
+        rows=in_batches(schedule) if waits else with_messages(schedule),
+        waits=waits,
+        ahead=overlap,
+    )
 
 
 @dataclass(slots=True)
 class PipelineMessages:
-    """Activations go to the next stage, their gradients to the previous one.
+    """The messages of one rank while its program is written.
 
-    Without overlap (Megatron's default for 1F1B) a stage posts the send of what it has just computed together with
-    the receive of what it computes next, and waits for both. With ``overlap`` receives are posted ahead and sends are
-    never waited for. Each direction to each neighbour is a stream of its own, as batched NCCL send/recv behaves.
+    To and from each neighbour there is a stream: messages of a pair of ranks follow each other, as on an NCCL
+    communicator, and both directions run at once.
+
+    Parameters
+    ----------
+    emitter : Emitter
+    script : PipelineScript
+    rank : int
+        Pipeline rank.
+    message_bytes : int
+    gathered_bytes : int
+        Megatron's scatter-gather: a rank sends its share of the tensor, and an all-gather of this many bytes over the
+        tensor-parallel group makes it whole. 0 when ranks send what they need.
     """
 
     emitter: Emitter
-    stage: int
-    stages: int
+    script: PipelineScript
+    rank: int
     message_bytes: int
-    overlap: bool
-    _send_done: int | None = field(default=None)
+    gathered_bytes: int = 0
+    _pending: list[int] = field(default_factory=list)  # events of a batch
+    _received: dict[Action, int] = field(default_factory=dict)  # what needs a message -> event of its arrival
+    _slots: dict[Action, Slot] = field(default_factory=dict)
+    _place: dict[Action, int] = field(default_factory=dict)  # of the slot's first action in the rank's order
+    _begins: list[int | None] = field(default_factory=list)  # event at which each action could begin, but for inputs
+
+    def __post_init__(self) -> None:
+        place = 0
+        for slot in self.script.schedule.rows[self.rank]:
+            self._slots |= {action.makes: slot for action in slot}
+            self._place |= dict.fromkeys((action.makes for action in slot), place)
+            place += len(slot)
+
+    def post(self, message: Message) -> None:
+        """Queue a send or a receive on its stream."""
+        sends, forward = message.sends, message.forward
+        sender = message.stage if sends else message.stage - 1 if forward else message.stage + 1
+        several = self.script.schedule.stages > self.script.schedule.ranks
+        instruction = (Send if sends else Recv)(
+            name=f"{'send' if sends else 'recv'} {_phase(forward)} {message.microbatch}"
+            + (f" of stage {sender}" if several else ""),
+            communicator="pp",
+            peer=message.peer,
+            bytes=self.message_bytes,
+            tag=f"{'F' if forward else 'B'}{sender}.{message.microbatch}",
+            phase=_phase(forward),
+            microbatch=message.microbatch,
+        )
+        stream = f"pp {'send to' if sends else 'recv from'} {message.peer}"
+        posted = self.emitter.record() if sends or not self.script.ahead else self._ahead(message)
+        done = self.emitter.transfer(stream, instruction, after=posted)
+        if not sends:
+            self._received[_needing(message)] = done
+        if self.script.waits:
+            self._pending.append(done)
 
     def before(self, action: Action) -> None:
-        """Receive the input of an action, and finish the send that was posted with it."""
-        source = self._source(action)
-        received = None
-        if source is not None:
-            direction = "forward" if action.kind == "F" else "backward"
-            message = Recv(
-                name=f"recv {direction} {action.microbatch}",
-                communicator="pp",
-                peer=source,
-                bytes=self.message_bytes,
-                tag=f"{action.kind}{action.microbatch}",
-                phase=direction,
-                microbatch=action.microbatch,
-            )
-            posted = None if self.overlap else self.emitter.record()
-            received = self.emitter.transfer(f"pp recv {direction}", message, after=posted)
-        if received is not None:
-            self.emitter.wait(received)
-        self.finish()
+        """Wait for the inputs of an action and of what it overlaps with, or for the whole batch before it."""
+        if self.script.ahead:
+            self._begins.append(self.emitter.record() if self._begins else None)
+        waited = set()
+        for made in (other.makes for other in self._slots[action.makes]):
+            received = self._received.pop(made, None)
+            if received is not None:
+                self.emitter.wait(received)
+                waited.add(received)
+                if self.gathered_bytes:
+                    self._gather(made)
+        self.finish(waited)
 
-    def after(self, action: Action) -> None:
-        """Send the output of an action."""
-        target = self._target(action)
-        if target is None:
-            return
-        direction = "forward" if action.kind == "F" else "backward"
-        message = Send(
-            name=f"send {direction} {action.microbatch}",
-            communicator="pp",
-            peer=target,
-            bytes=self.message_bytes,
-            tag=f"{action.kind}{action.microbatch}",
-            phase=direction,
+    def finish(self, waited: Collection[int] = ()) -> None:
+        """Wait for what is left of the batch that is under way."""
+        if self._pending:
+            for event in self._pending:
+                if event not in waited:
+                    self.emitter.wait(event)
+            self._pending.clear()
+            self.emitter.synchronize()
+
+    def _ahead(self, message: Message) -> int | None:
+        """Return the event behind which a receive is posted: the begin of the action before the one that needs it."""
+        place = self._place[_needing(message)] - 1
+        if place < 0:
+            return None
+        return self._begins[place] if place < len(self._begins) else self.emitter.record()
+
+    def _gather(self, action: Action) -> None:
+        phase = _phase(action.kind == "F")
+        gather = Collective(
+            name=f"gather {phase} {action.microbatch}",
+            communicator="tp",
+            kind="all_gather",
+            bytes=self.gathered_bytes,
+            phase=phase,
             microbatch=action.microbatch,
         )
-        done = self.emitter.transfer(f"pp send {direction}", message, after=self.emitter.record())
-        if not self.overlap:
-            self._send_done = done
+        self.emitter.wait(self.emitter.transfer("tp", gather, after=self.emitter.record()))
 
-    def finish(self) -> None:
-        """Wait for a send that was posted and not waited for yet."""
-        if self._send_done is not None:
-            self.emitter.wait(self._send_done)
-            self._send_done = None
 
-    def _source(self, action: Action) -> int | None:
-        peer = self.stage - 1 if action.kind == "F" else self.stage + 1
-        return peer if 0 <= peer < self.stages else None
+def _needing(message: Message) -> Action:
+    """Return what an action that needs a received message makes."""
+    return Action(message.stage, "F" if message.forward else "I", message.microbatch)
 
-    def _target(self, action: Action) -> int | None:
-        peer = self.stage + 1 if action.kind == "F" else self.stage - 1
-        return peer if 0 <= peer < self.stages else None
+
+def _phase(forward: bool) -> str:
+    return "forward" if forward else "backward"

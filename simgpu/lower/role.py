@@ -1,162 +1,129 @@
-"""Write the program of one pipeline stage: schedule x units x data parallelism x optimizer."""
+"""Write the program of one pipeline rank: its schedule over the chunks that it holds, and the optimizer step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from simgpu.costs.optimizer import NORM
+from simgpu.lower.chunk import ChunkWriter
 from simgpu.lower.emitter import Emitter
-from simgpu.lower.gradients import GradientReductions
 from simgpu.lower.kernels import KernelPrices
-from simgpu.lower.pipeline import PipelineMessages
-from simgpu.lower.segments import Segment, SegmentCompiler
+from simgpu.lower.offload import host_step, store_weights
+from simgpu.lower.pipeline import PipelineMessages, PipelineScript
+from simgpu.lower.segments import SegmentCompiler
 from simgpu.lower.stage_units import StageUnits
-from simgpu.lower.weights import WeightGathers
 from simgpu.parallel.data_parallel import DataParallelPlan
-from simgpu.parallel.schedules import Action
+from simgpu.parallel.messages import Message
 from simgpu.program import COMPUTE, Collective, Instruction
 from simgpu.workload.op import MemoryBound
-from simgpu.workload.unit import Exchange, Join
+from simgpu.workload.software import HostCosts
 
 NORM_BYTES = 4  # one fp32 number
-ACTIVATIONS, LOGITS, RECOMPUTED, WORKING = "activations", "logits", "recomputed activations", "backward gradients"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One stage of the model, and what data parallelism does to it."""
+
+    parts: StageUnits
+    plan: DataParallelPlan
 
 
 @dataclass(slots=True)
 class RoleWriter:
-    """Everything that one stage's program is made of.
+    """Everything that one pipeline rank's program is made of.
 
     Parameters
     ----------
-    stage, stages : int
-    parts : StageUnits
-    plan : DataParallelPlan
-    actions : sequence of Action
-        The stage's row of the pipeline schedule.
+    script : PipelineScript
+    rank : int
+        Pipeline rank.
+    chunks : mapping of int to Chunk
+        The stages that the rank holds.
     optimizer : tuple of MemoryBound
-        The optimizer step; its first op reads the gradients for their norm. Empty without an optimizer.
-    message_bytes : int
-        Activation sent from stage to stage.
+        The optimizer step, up to ``grad_norm`` before the norm's reduction. Empty without an optimizer.
+    message_bytes, gathered_bytes : int
+        As `PipelineMessages` has them.
     norm : bool
         The norm needs a reduction over other ranks.
     replicated_bytes : int
         Gradients of norms that each tensor-parallel rank saw a part of (sequence parallelism); 0 without it.
     tied_bytes : int
-        Gradient of a weight that another stage holds too; 0 when there is none.
+        Gradient of a weight that another rank holds too; 0 when there is none.
+    mirrored_bytes : int
+        Gradients of stages that another pipeline rank holds as well (DualPipe); 0 when there are none.
+    host : HostCosts or None
+        What the CPU needs to issue all this; None when that costs nothing.
+    norm_read : bool
+        The CPU reads the gradients' norm or its check for infinities before it issues the optimizer step.
     """
 
     prices: KernelPrices
-    stage: int
-    stages: int
-    parts: StageUnits
-    plan: DataParallelPlan
-    actions: Sequence[Action]
+    script: PipelineScript
+    rank: int
+    chunks: Mapping[int, Chunk]
     message_bytes: int
-    overlap_p2p: bool
     optimizer: tuple[MemoryBound, ...]
     norm: bool
     replicated_bytes: int
     tied_bytes: int
-    emitter: Emitter = field(default_factory=Emitter)
-    _compiler: SegmentCompiler = field(init=False)
-    _weights: WeightGathers = field(init=False)
-    _gradients: GradientReductions = field(init=False)
+    mirrored_bytes: int = 0
+    gathered_bytes: int = 0
+    host: HostCosts | None = None
+    norm_read: bool = False
+    emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._compiler = SegmentCompiler(self.prices)
-        self._weights = WeightGathers.of(self.plan, self.emitter, self.prices, self.parts.names)
-        self._gradients = GradientReductions(self.emitter, self.plan, self.prices)
+        self.emitter = Emitter(host=self.host)
 
     def write(self) -> Mapping[str, tuple[Instruction, ...]]:
         """Return the streams of one step."""
-        messages = PipelineMessages(self.emitter, self.stage, self.stages, self.message_bytes, self.overlap_p2p)
-        backwards = [action.microbatch for action in self.actions if action.kind == "B"]
-        for action in self.actions:
-            messages.before(action)
-            if action.kind == "F":
-                self._forward(action.microbatch)
+        messages = PipelineMessages(self.emitter, self.script, self.rank, self.message_bytes, self.gathered_bytes)
+        compiler, order = SegmentCompiler(self.prices), self.script.schedule.order(self.rank)
+        writers = {
+            stage: ChunkWriter(
+                self.emitter, compiler, chunk.parts, chunk.plan, [action for action in order if action.stage == stage]
+            )
+            for stage, chunk in self.chunks.items()
+        }
+        for writer in writers.values():
+            writer.begin()
+        for item in self.script.rows[self.rank]:
+            if isinstance(item, Message):
+                messages.post(item)
             else:
-                self._backward(
-                    action.microbatch,
-                    first_microbatch=action.microbatch == backwards[0],
-                    last_microbatch=action.microbatch == backwards[-1],
-                )
-            messages.after(action)
+                messages.before(item)
+                writers[item.stage].write(item)
         messages.finish()
-        self._gradients.join()
+        for writer in writers.values():
+            writer.finish()
         self._optimizer_step()
+        for writer in writers.values():
+            writer.update()
         return {name: tuple(instructions) for name, instructions in self.emitter.streams.items()}
-
-    def _forward(self, microbatch: int) -> None:
-        units = self.parts.units
-        for index, unit in enumerate(units):
-            upcoming = range(index + 1, len(units))
-            self._weights.acquire(index, upcoming, phase="forward", microbatch=microbatch)
-            self.emitter.alloc(unit.saved_bytes, ACTIVATIONS)
-            self.emitter.alloc(unit.logits_bytes, LOGITS)
-            self._run(self._compiler.forward(unit), index, "forward", microbatch)
-            self._weights.release(index, upcoming, backward=False, last_microbatch=False)
-
-    def _backward(self, microbatch: int, *, first_microbatch: bool, last_microbatch: bool) -> None:
-        units, store = self.parts.units, self.plan.store
-        for index in reversed(range(len(units))):
-            unit = units[index]
-            upcoming = tuple(reversed(range(index)))
-            self._weights.acquire(index, upcoming, phase="backward", microbatch=microbatch)
-            self._gradients.open(index)
-            self.emitter.alloc(unit.backward_bytes, WORKING)
-            if unit.recompute:
-                self.emitter.alloc(unit.recomputed_bytes, RECOMPUTED)
-                self._run(self._compiler.recompute(unit), index, "recompute", microbatch)
-            marks = self._gradients.marks(index, last_microbatch=last_microbatch)
-            stored = store.first_bytes if first_microbatch else store.later_bytes
-            self._run(self._compiler.backward(unit, marks, stored), index, "backward", microbatch)
-            if unit.recompute:
-                self.emitter.free(unit.recomputed_bytes, RECOMPUTED)
-            self.emitter.free(unit.backward_bytes, WORKING)
-            self.emitter.free(unit.logits_bytes, LOGITS)
-            self.emitter.free(unit.saved_bytes, ACTIVATIONS)
-            self._weights.release(index, upcoming, backward=True, last_microbatch=last_microbatch)
-
-    def _run(self, segments: Sequence[Segment], index: int, phase: str, microbatch: int) -> None:
-        emitter, name = self.emitter, self.parts.names[index]
-        exchanges: dict[str, int] = {}
-        for segment in segments:
-            if isinstance(segment, tuple):
-                emitter.kernels(f"{phase} {name}", segment, phase=phase, microbatch=microbatch, unit=name)
-            elif isinstance(segment, Exchange):
-                collective = Collective(
-                    name=f"{segment.tag} {name}",
-                    communicator="tp",
-                    kind=segment.kind,
-                    bytes=segment.bytes,
-                    phase=phase,
-                    microbatch=microbatch,
-                )
-                exchanges[segment.tag] = emitter.transfer("tp", collective, after=emitter.record())
-            elif isinstance(segment, Join):
-                emitter.wait(exchanges.pop(segment.tag))
-            else:
-                self._gradients.ready(index, segment.parameters, microbatch=microbatch)
 
     def _optimizer_step(self) -> None:
         emitter = self.emitter
+        if self.mirrored_bytes:
+            self._blocking("mirror", "reduce gradients of both directions", "all_reduce", self.mirrored_bytes)
         if self.replicated_bytes:
             self._blocking("tp", "reduce norm gradients", "all_reduce", self.replicated_bytes)
         if self.tied_bytes:
             self._blocking("embedding", "reduce tied embedding", "all_reduce", self.tied_bytes)
-        emitter.kernels("gradient norm", self.prices.kernels(self.optimizer[:1]), phase="optimizer")
+        ops = self.optimizer
+        norm = 1 + next((i for i, op in enumerate(ops) if op.name == NORM), -1)
+        emitter.kernels("gradient norm", self.prices.kernels(ops[:norm]), phase="optimizer")
         if self.norm:
             self._blocking("norm", "reduce gradient norm", "all_reduce", NORM_BYTES)
-        emitter.kernels("optimizer", self.prices.kernels(self.optimizer[1:]), phase="optimizer")
-        gathered = None
-        for size in self.plan.weight_gathers_bytes:
-            gather = Collective(
-                name="gather updated weights", communicator="dp", kind="all_gather", bytes=size, phase="optimizer"
-            )
-            gathered = emitter.transfer("dp", gather, after=emitter.record())
-        if gathered is not None:
-            emitter.wait(gathered)
+        if self.norm_read and self.optimizer:
+            emitter.synchronize()
+        plans = [chunk.plan for chunk in self.chunks.values()]
+        if any(plan.offload is not None and plan.offload.update_elements for plan in plans):
+            host_step(emitter, plans)
+        else:
+            emitter.kernels("optimizer", self.prices.kernels(ops[norm:]), phase="optimizer")
+            store_weights(emitter, plans)
 
     def _blocking(self, communicator: str, name: str, kind: str, size_bytes: int) -> None:
         collective = Collective(name=name, communicator=communicator, kind=kind, bytes=size_bytes, phase="optimizer")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from simgpu.lower.kernels import KernelPrices
 from simgpu.program import Kernel
-from simgpu.workload.op import Attention, Gemm, MemoryBound, Timed
+from simgpu.workload.backward_split import SplitBackward, split_backward
+from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound, Timed
 from simgpu.workload.unit import Exchange, GradientReady, Join, PassItem, Unit
 
 Segment = tuple[Kernel, ...] | Exchange | Join | GradientReady
@@ -19,7 +20,8 @@ class SegmentCompiler:
 
     prices: KernelPrices
     _cache: dict[tuple[int, str, frozenset[str], int], tuple[Segment, ...]] = field(default_factory=dict)
-    _keep: list[Unit] = field(default_factory=list)  # ids in the cache stay valid
+    _splits: dict[int, SplitBackward] = field(default_factory=dict)
+    _keep: list[Unit] = field(default_factory=list)  # ids in the caches stay valid
 
     def forward(self, unit: Unit) -> tuple[Segment, ...]:
         """Cut the forward pass at exchanges and joins."""
@@ -37,17 +39,35 @@ class SegmentCompiler:
         unit : Unit
         marks : frozenset of str
         stored_bytes : int
-            Memory traffic per element to keep a fresh gradient; a kernel for it follows every gradient.
+            Memory traffic per element to keep a fresh gradient; a kernel for it follows every gradient that its GEMM
+            has not added already.
         """
         return self._cached(unit, "backward", marks, stored_bytes)
+
+    def input_gradient(self, unit: Unit) -> tuple[Segment, ...]:
+        """Cut the part of the backward pass that the gradient of the unit's input needs."""
+        return self._cached(unit, "input_pass", frozenset(), 0)
+
+    def weight_gradient(self, unit: Unit, marks: frozenset[str], stored_bytes: int) -> tuple[Segment, ...]:
+        """Cut the rest of the backward pass, as ``backward`` does."""
+        return self._cached(unit, "weight_pass", marks, stored_bytes)
+
+    def split(self, unit: Unit) -> SplitBackward:
+        """Return the two parts of a unit's backward."""
+        found = self._splits.get(id(unit))
+        if found is None:
+            self._keep.append(unit)
+            found = self._splits[id(unit)] = split_backward(unit)
+        return found
 
     def _cached(self, unit: Unit, phase: str, marks: frozenset[str], stored_bytes: int) -> tuple[Segment, ...]:
         key = (id(unit), phase, marks, stored_bytes)
         segments = self._cache.get(key)
         if segments is None:
             self._keep.append(unit)
-            items: Sequence[PassItem] = getattr(unit, phase)
-            stored = {p.name: p.elements * stored_bytes for p in unit.parameters}
+            passes = self.split(unit) if phase in ("input_pass", "weight_pass") else unit
+            items: Sequence[PassItem] = getattr(passes, phase)
+            stored = {p.name: 0 if p.accumulated else p.elements * stored_bytes for p in unit.parameters}
             segments = self._cache[key] = tuple(self._cut(items, phase, marks, stored))
         return segments
 
@@ -56,15 +76,14 @@ class SegmentCompiler:
     ) -> Iterator[Segment]:
         run: list[Kernel] = []
         for item in items:
-            if isinstance(item, Gemm | Attention | MemoryBound | Timed):
+            if isinstance(item, Gemm | GroupedGemm | Attention | MemoryBound | Timed):
                 run.append(self.prices.kernel(item, "recompute" if phase == "recompute" else ""))
                 continue
             if isinstance(item, GradientReady):
-                moved = sum(stored[name] for name in item.parameters)
-                if moved:
-                    op = MemoryBound(
-                        name=f"{item.parameters[0]}.grad_accumulate", bytes=moved, kernels=len(item.parameters)
-                    )
+                kept = [name for name in item.parameters if stored[name]]
+                if kept:
+                    moved = sum(stored[name] for name in kept)
+                    op = MemoryBound(name=f"{kept[0]}.grad_accumulate", bytes=moved, kernels=len(kept))
                     run.append(self.prices.kernel(op))
                 if not marks.intersection(item.parameters):
                     continue

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
-from simgpu.costs.interference import disturbance
+from simgpu.costs.host_copy import HOST_KINDS, host_transfer
+from simgpu.costs.interference import COPY_ENGINE, disturbance
+from simgpu.costs.send_ring import ring_of_sends
 from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
 from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
@@ -39,15 +41,28 @@ def price_transfers(
             key for member in group.members for key in wanted[ranks[member].role].get(group.communicator, ())
         )
         for key in keys:
-            prices[index, key] = FREE if free else _price(cluster, group, key, nccl)
+            prices[index, key] = _alone(cluster, group, key) if free else _price(cluster, group, key, nccl)
     return prices
+
+
+def _alone(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
+    """Price a transfer where communication is free: work with the host is not, but nothing shares its links."""
+    if key.kind not in HOST_KINDS:
+        return FREE
+    return replace(host_transfer(cluster, group.members[0], key.kind, key.bytes), loads=())
 
 
 def mark_disturbances(
     transfers: Mapping[tuple[int, TransferKey], TransferCost], links: tuple[Link, ...]
 ) -> tuple[tuple[Disturbance, ...], dict[tuple[int, TransferKey], TransferCost]]:
-    """List what the transfers take from their GPUs, worst last, and tell each transfer its place in the list."""
-    taken = {name: disturbance(cost, links) for name, cost in transfers.items()}
+    """List what the transfers take from their GPUs, worst last, and tell each transfer its place in the list.
+
+    Copies to and from the host take next to nothing: copy engines run them.
+    """
+    taken = {
+        (group, key): None if key.kind in HOST_KINDS else disturbance(cost, links)
+        for (group, key), cost in transfers.items()
+    }
     listed = tuple(sorted({found for found in taken.values() if found is not None}))
     place: dict[Disturbance | None, int] = {found: index for index, found in enumerate(listed)}
     place[None] = -1
@@ -55,8 +70,13 @@ def mark_disturbances(
 
 
 def _price(cluster: Cluster, group: Group, key: TransferKey, nccl: NcclSettings) -> TransferCost:
+    if key.kind in HOST_KINDS:
+        return host_transfer(cluster, group.members[0], key.kind, key.bytes)
     if key.source >= 0:
         return point_to_point(cluster, group.members[key.source], group.members[key.target], key.bytes, nccl)
+    if key.kind in ("send_ring", "copy_ring"):
+        ring = ring_of_sends(cluster, group.members, key.bytes, nccl)
+        return replace(ring, algorithm=COPY_ENGINE) if key.kind == "copy_ring" else ring
     return collective(cluster, group.members, key.kind, key.bytes, nccl)
 
 

@@ -17,10 +17,12 @@ class Row(NamedTuple):
 
     instruction: Instruction
     ready_ns: int
+    issued_ns: int
     start_ns: int
     end_ns: int
     cause: int
-    kernel_ends_ns: tuple[int, ...] | None  # where communication slowed them
+    kernel_ends_ns: tuple[int, ...] | None  # where communication slowed them or the CPU held them up
+    kernel_holds_ns: tuple[int, ...] | None  # where the CPU held them up
 
 
 @dataclass(slots=True)
@@ -28,8 +30,9 @@ class RankAccount:
     """The streams of one rank in the reported step.
 
     A wait of the compute stream was recorded with the stream that released it. What that stream was doing meanwhile
-    is the reason: waiting for a late partner (bubble or straggler), or moving bytes (exposed communication, also when
-    the transfer under way is an earlier one in the queue). Nothing is inferred from gaps.
+    is the reason: waiting for a late partner (bubble or straggler), moving bytes (exposed communication, also when
+    the transfer under way is an earlier one in the queue), or waiting for the CPU to launch it (host). So may the
+    compute stream itself, before a run of kernels and between them. Nothing is inferred from gaps.
     """
 
     timeline: Timeline
@@ -43,13 +46,15 @@ class RankAccount:
         for name in role.streams:
             rows = timeline.rows(self.rank, name)
             cut = slice(rows.start, rows.stop)
-            columns = (spans.instruction, spans.step, spans.ready_ns, spans.start_ns, spans.end_ns, spans.cause)
+            times = (spans.ready_ns, spans.issued_ns, spans.start_ns, spans.end_ns)
+            columns = (spans.instruction, spans.step, *times, spans.cause)
+            ends, holds = timeline.kernel_ends_ns, timeline.kernel_holds_ns
             instructions, stream = role.streams[name], timeline.streams.index(name)
             values = zip(*(column[cut].tolist() for column in columns), strict=True)
-            slowed = timeline.kernel_ends_ns
             self._rows[name] = [
-                Row(instructions[index], ready, start, end, cause, slowed.get((self.rank, stream, index, step)))
-                for index, step, ready, start, end, cause in values
+                Row(instructions[index], ready, issued, start, end, cause, ends.get(key), holds.get(key))
+                for index, step, ready, issued, start, end, cause in values
+                for key in ((self.rank, stream, index, step),)
             ]
             self._ends[name] = [row.end_ns for row in self._rows[name]]
 
@@ -69,7 +74,14 @@ class RankAccount:
         for row in self._overlapping(COMPUTE, begin, end):
             start, stop = max(row.start_ns, begin), min(row.end_ns, end)
             if isinstance(row.instruction, Compute):
-                yield self._compute_bar(row.instruction, row, start, stop)
+                if start > covered:
+                    yield self._host_bar(covered, min(start, end), row.instruction)
+                for low, high, held in _pieces(row):
+                    low, high = max(low, start), min(high, stop)
+                    if high > low and held:
+                        yield self._host_bar(low, high, row.instruction)
+                    elif high > low:
+                        yield self._compute_bar(row.instruction, row, low, high)
             else:
                 yield from self._wait_bars(start, stop, self.timeline.streams[row.cause])
             covered = stop
@@ -84,18 +96,25 @@ class RankAccount:
             stop,
             "compute",
             work.name,
-            accounting=kernel_classes(work, start - row.start_ns, stop - row.start_ns, row.kernel_ends_ns),
+            accounting=kernel_classes(
+                work, start - row.start_ns, stop - row.start_ns, row.kernel_ends_ns, row.kernel_holds_ns
+            ),
             phase=work.phase,
             microbatch=work.microbatch,
-            reason="" if row.kernel_ends_ns is None else _slowed(work, row.kernel_ends_ns),
+            reason=_slowed(work, row),
         )
 
     def _wait_bars(self, start: int, stop: int, stream: str) -> Iterator[Bar]:
         covered = start
         for row in self._overlapping(stream, start, stop):
             low, high = max(row.ready_ns, start), min(row.end_ns, stop)
-            if isinstance(row.instruction, Compute):  # a copy beside a transfer
-                name = f"exposed.{self.timeline.program.communicators[stream].axis}"
+            if row.issued_ns > low and isinstance(row.instruction, Compute | Collective | Send | Recv):
+                yield self._host_bar(low, min(row.issued_ns, high), row.instruction)
+                low = min(row.issued_ns, high)
+            if high == low:
+                pass
+            elif isinstance(row.instruction, Compute):  # a copy beside a transfer
+                name = exposed(self.timeline.program.communicators[stream].axis)
                 yield self._wait_bar(low, high, name, row, f"{row.instruction.name} is under way")
             elif not isinstance(row.instruction, Collective | Send | Recv):
                 yield from self._wait_bars(low, high, self.timeline.streams[row.cause])
@@ -105,7 +124,7 @@ class RankAccount:
                 if met > low:
                     yield self._wait_bar(low, met, name, row, f"{self._cause(row)} is late for {row.instruction.name}")
                 if high > met:
-                    yield self._wait_bar(met, high, f"exposed.{axis}", row, f"{row.instruction.name} is under way")
+                    yield self._wait_bar(met, high, exposed(axis), row, f"{row.instruction.name} is under way")
             covered = high
         if covered < stop:
             yield self._bar(
@@ -117,6 +136,18 @@ class RankAccount:
         microbatch = work.microbatch if isinstance(work, Collective | Send | Recv | Compute) else -1
         return self._bar(
             start, stop, "wait", name, accounting=((name, stop - start),), microbatch=microbatch, reason=reason
+        )
+
+    def _host_bar(self, start: int, stop: int, work: Compute | Collective | Send | Recv) -> Bar:
+        return self._bar(
+            start,
+            stop,
+            "wait",
+            "host",
+            accounting=(("host", stop - start),),
+            phase=work.phase,
+            microbatch=work.microbatch,
+            reason=f"the CPU has not launched {work.name} yet",
         )
 
     def _transfer_bars(self, stream: str) -> Iterator[Bar]:
@@ -140,7 +171,7 @@ class RankAccount:
                 continue
             axis = program.communicators[work.communicator].axis
             pieces = (
-                ("rendezvous", row.ready_ns, row.start_ns, f"waits for {self._cause(row)}"),
+                ("rendezvous", row.issued_ns, row.start_ns, f"waits for {self._cause(row)}"),
                 ("transfer", row.start_ns, row.end_ns, work.kind if isinstance(work, Collective) else "send/recv"),
             )
             for kind, low, high, reason in pieces:
@@ -209,27 +240,63 @@ class RankAccount:
         )
 
 
-def kernel_classes(
-    work: Compute, start_ns: int, stop_ns: int, ends_ns: Sequence[int] | None = None
-) -> tuple[tuple[str, int], ...]:
-    """Nanoseconds of each compute class between two times of a run of kernels, relative to its start.
+def exposed(axis: str) -> str:
+    """Return the class of a wait for a transfer of an axis.
 
-    ``ends_ns`` says when each kernel ended, where that is not by its own duration.
+    Examples
+    --------
+    >>> exposed("dp"), exposed("host")
+    ('exposed.dp', 'host')
+    """
+    return "host" if axis == "host" else f"exposed.{axis}"
+
+
+def kernel_classes(
+    work: Compute,
+    start_ns: int,
+    stop_ns: int,
+    ends_ns: Sequence[int] | None = None,
+    holds_ns: Sequence[int] | None = None,
+) -> tuple[tuple[str, int], ...]:
+    """Nanoseconds of each class between two times of a run of kernels, relative to its start.
+
+    ``ends_ns`` says when each kernel ended, where that is not by its own duration, ``holds_ns`` how long the CPU held
+    each one up before that: class host.
     """
     totals: dict[str, int] = {}
     begin = 0
     for position, kernel in enumerate(work.kernels):
         end = begin + kernel.duration_ns if ends_ns is None else ends_ns[position]
-        inside = min(end, stop_ns) - max(begin, start_ns)
-        if inside > 0:
-            name = f"compute.{kernel.op_class}"
-            totals[name] = totals.get(name, 0) + inside
+        launched = begin if holds_ns is None else begin + holds_ns[position]
+        for name, low, high in (("host", begin, launched), (f"compute.{kernel.op_class}", launched, end)):
+            inside = min(high, stop_ns) - max(low, start_ns)
+            if inside > 0:
+                totals[name] = totals.get(name, 0) + inside
         begin = end
     return tuple(sorted(totals.items()))
 
 
-def _slowed(work: Compute, ends_ns: Sequence[int]) -> str:
-    return f"{ends_ns[-1] / work.duration_ns - 1:.1%} longer than alone, beside communication"
+def _slowed(work: Compute, row: Row) -> str:
+    """Say by how much communication slowed a run of kernels."""
+    if row.kernel_ends_ns is None:
+        return ""
+    held = sum(row.kernel_holds_ns or ())
+    slowed = row.kernel_ends_ns[-1] - held - work.duration_ns
+    return f"{slowed / work.duration_ns:.1%} longer than alone, beside communication" if slowed else ""
+
+
+def _pieces(row: Row) -> Iterator[tuple[int, int, bool]]:
+    """Cut a run of kernels where the CPU held it up: begin, end and whether the stream waits there."""
+    begin = row.start_ns
+    if row.kernel_ends_ns is not None and row.kernel_holds_ns is not None:
+        free = row.start_ns  # when the kernel before was over
+        for end, hold in zip(row.kernel_ends_ns, row.kernel_holds_ns, strict=True):
+            if hold:
+                yield begin, free, False
+                yield free, free + hold, True
+                begin = free + hold
+            free = row.start_ns + end
+    yield begin, row.end_ns, False
 
 
 def breakdown(bars: tuple[Bar, ...]) -> dict[str, int]:

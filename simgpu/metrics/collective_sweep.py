@@ -13,6 +13,7 @@ from simgpu.dtypes import DType
 from simgpu.errors import ProgramError
 from simgpu.hardware.cluster import Cluster
 from simgpu.metrics.communication import bus_bandwidth
+from simgpu.metrics.limit import limit_words, link_use
 from simgpu.metrics.nccl_tests import kind_of, payload_bytes
 from simgpu.program import TransferCost
 
@@ -35,7 +36,9 @@ class SweepRow:
     latency_share : float
         Part of the time that no bandwidth explains.
     bottleneck : str
-        The link that limits the rest.
+        The link that is busiest in the rest.
+    link_use : float
+        Part of that link's rate in use then; below about 0.9 NCCL itself is the limit.
     source : str
         ``measured`` or ``constructed``.
     """
@@ -49,7 +52,13 @@ class SweepRow:
     protocol: str
     latency_share: float
     bottleneck: str
+    link_use: float
     source: str
+
+    @property
+    def limit(self) -> str:
+        """What most of the time is spent on, in words."""
+        return limit_words(self.bottleneck, self.link_use, self.latency_share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,7 @@ def sweep_collective(
     Raises
     ------
     ProgramError
-        For an unknown kind, a rank that is twice in the group and a group of one.
+        For an unknown kind, a rank that is twice in the group, a group of one, and sizes of which none is left.
     TopologyError
         For ranks that the cluster does not have or that cannot reach each other.
 
@@ -132,7 +141,13 @@ def sweep_collective(
     for asked in sizes:
         size_bytes, count = payload_bytes(found, len(members), asked, dtype)
         if size_bytes:
-            rows.append(_row(price(cluster, members, found, size_bytes, nccl), found, len(members), size_bytes, count))
+            cost = price(cluster, members, found, size_bytes, nccl)
+            rows.append(_row(cluster, cost, found, len(members), size_bytes, count))
+    if not rows:
+        least = f"at least 16 bytes for each of the {len(members)} ranks"
+        raise ProgramError(
+            f"no size is left: nccl-tests needs {least} where ranks hold shares; fix: ask for larger sizes"
+        )
     return CollectiveSweep(kind=found, cluster=cluster, members=members, dtype=dtype, rows=tuple(rows))
 
 
@@ -197,6 +212,7 @@ def sweep_to_json(sweep: CollectiveSweep) -> dict[str, Any]:
                 "protocol": row.protocol,
                 "latency_share": row.latency_share,
                 "bottleneck": row.bottleneck,
+                "link_use": row.link_use,
                 "source": row.source,
             }
             for row in sweep.rows
@@ -204,7 +220,7 @@ def sweep_to_json(sweep: CollectiveSweep) -> dict[str, Any]:
     }
 
 
-def _row(cost: TransferCost, kind: str, n: int, size_bytes: int, count: int) -> SweepRow:
+def _row(cluster: Cluster, cost: TransferCost, kind: str, n: int, size_bytes: int, count: int) -> SweepRow:
     time_ns = cost.latency_ns + cost.stream_ns
     return SweepRow(
         size_bytes=size_bytes,
@@ -216,5 +232,6 @@ def _row(cost: TransferCost, kind: str, n: int, size_bytes: int, count: int) -> 
         protocol=cost.protocol,
         latency_share=cost.latency_ns / time_ns,
         bottleneck=cost.bottleneck,
+        link_use=link_use(cost, cluster.links),
         source=cost.source,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simgpu.metrics.limit import link_use
 from simgpu.metrics.report import TransferReport
 from simgpu.program import Collective, Send, TransferKey
 from simgpu.timeline import Timeline
@@ -61,6 +62,7 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
             algorithm=cost.algorithm,
             source=cost.source,
             bottleneck=cost.bottleneck if held is None else program.links[held].name,
+            link_use=link_use(cost, program.links) if held is None else 1.0,
         )
 
 

@@ -34,7 +34,10 @@ def compare(reports: Sequence[Report]) -> str:
             f"{report.name} ({report.model}): {report.verdict}" for report in alone if _base(fitting, report) is report
         ]
     else:
-        lines += [f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report))}" for report in fitting]
+        lines += [
+            f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report)) or 'nothing but compute'}"
+            for report in fitting
+        ]
     lines += [f"{report.name}: {report.verdict}" for report in reports if not report.fits]
     return "\n".join(lines)
 

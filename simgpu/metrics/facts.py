@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from simgpu.metrics.loading import LoadingMemory
+from simgpu.metrics.op_table_use import OpTableUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +20,15 @@ class RunFacts:
         Without and with recomputation.
     peak_flops_per_s : float
         Dense peak of one GPU in the arithmetic used.
-    stages, microbatches : int
-        Of the pipeline; 1 stage when there is none.
+    idle_over_work : float
+        Of the pipeline's schedule with equal stages and free messages; 0 without a pipeline.
+    ranks_per_host : int
+        Neighbouring ranks on one computer.
+    host_memory_bytes : int or None
+        Memory of one computer; None where the topology does not say.
     model : str
+    op_table : OpTableUse or None
+        What a measured table of ops contributed.
     """
 
     name: str
@@ -28,8 +37,11 @@ class RunFacts:
     model_flops: int
     hardware_flops: int
     peak_flops_per_s: float
-    stages: int = 1
-    microbatches: int = 1
+    idle_over_work: float = 0.0
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
+    ranks_per_host: int = 1
+    host_memory_bytes: int | None = None
+    loading: LoadingMemory = field(default_factory=LoadingMemory)
+    op_table: OpTableUse | None = None
     warnings: tuple[str, ...] = ()

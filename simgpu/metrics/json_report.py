@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from simgpu.metrics.gain import gains_to_json
+from simgpu.metrics.memory import allowances
 from simgpu.metrics.report import RankReport, Report
 
 SCHEMA = 1
@@ -33,9 +36,14 @@ def _run(report: Report) -> dict[str, Any]:
         "ranks": [_rank(rank) for rank in report.ranks],
         "peak_memory_bytes": report.peak_memory_bytes,
         "memory_by_category_bytes": dict(report.memory_by_category_bytes),
+        "memory_allowances": asdict(allowances(report.memory_by_category_bytes)),
+        "host_memory_by_category_bytes": dict(report.host_memory.by_category_bytes),
+        "loading_memory": asdict(report.loading),
         "fits": report.fits,
         "verdict": report.verdict,
+        "op_table": None if report.op_table is None else report.op_table.to_json(),
         "warnings": list(report.warnings),
+        "what_ifs": gains_to_json(report.what_ifs),
         "gpu_hours": report.gpu_hours,
         "cost": report.cost,
     }

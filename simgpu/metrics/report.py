@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simgpu.metrics.activity import Bar
+from simgpu.metrics.gain import Gain
+from simgpu.metrics.host_memory import HostMemory
+from simgpu.metrics.loading import LoadingMemory
+from simgpu.metrics.op_table_use import OpTableUse
 from simgpu.timeline import Timeline
 
 
@@ -52,7 +56,9 @@ class TransferReport:
         Part of the mean duration in which no byte moves at full rate: start, ring steps, pipeline fill.
     bottleneck : str
         The link that was full when this transfer was held below its top speed for most of the time, else the one
-        that limits it alone.
+        that is busiest while it is alone.
+    link_use : float
+        Part of that link's rate in use then; 1 when it was full.
     """
 
     rank: int
@@ -67,6 +73,7 @@ class TransferReport:
     algorithm: str
     source: str
     bottleneck: str
+    link_use: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +105,14 @@ class Report:
     capacity_bytes: int
     fits: bool
     verdict: str
+    host_memory: HostMemory = field(default_factory=HostMemory)  # of the computer that needs most of it
+    loading: LoadingMemory = field(default_factory=LoadingMemory)
+    op_table: OpTableUse | None = None  # what a measured table of ops contributed
     warnings: tuple[str, ...] = ()
     gpu_hours: float | None = None
     cost: float | None = None
     hours: float | None = None
+    what_ifs: tuple[Gain, ...] = ()  # what the step would gain from changes, where that was asked
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -8,14 +8,12 @@ from simgpu.metrics.accounting import RankAccount, breakdown
 from simgpu.metrics.activity import CLASSES, Bar
 from simgpu.metrics.communication import transfer_reports
 from simgpu.metrics.facts import RunFacts
+from simgpu.metrics.host_memory import HostMemory, describe_overfull_host, host_memory
 from simgpu.metrics.intervals import intersection, length, union
-from simgpu.metrics.memory import memory_use
+from simgpu.metrics.memory import allowances, describe_nearly_full, memory_use
 from simgpu.metrics.report import RankReport, Report
 from simgpu.program import COMPUTE
 from simgpu.timeline import Timeline
-
-NEARLY_FULL = 0.93
-"""Share of the card above which allocation retries slow real steps (CASES rows 45: 91 % fine, 98 % slow)."""
 
 
 def summarize(timeline: Timeline, facts: RunFacts) -> Report:
@@ -39,6 +37,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
     peak = max(ranks, key=lambda rank: rank.peak_memory_bytes / rank.capacity_bytes)
     available = facts.peak_flops_per_s * gpus * seconds
     fits = all(rank.peak_memory_bytes <= rank.capacity_bytes for rank in ranks)
+    host = host_memory(timeline.program, facts.ranks_per_host, facts.host_memory_bytes)
     hours = facts.train_tokens / tokens_per_s / 3600 if fits and facts.train_tokens and tokens_per_s else None
     gpu_hours = hours * gpus if hours is not None else None
     priced = gpu_hours is not None and facts.price_per_gpu_hour is not None
@@ -64,7 +63,10 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         capacity_bytes=peak.capacity_bytes,
         fits=fits,
         verdict="",
-        warnings=(*facts.warnings, *_warnings(timeline, peak)),
+        host_memory=host,
+        loading=facts.loading,
+        op_table=facts.op_table,
+        warnings=(*facts.warnings, *_warnings(timeline, peak, host)),
         hours=hours,
         gpu_hours=gpu_hours,
         cost=gpu_hours * facts.price_per_gpu_hour if priced else None,  # type: ignore[operator]
@@ -73,10 +75,10 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
 
 
 def _ideal_bubble(mean: Mapping[str, float], facts: RunFacts) -> float:
-    """(p-1)/m of the pipelined work, beside that work and what comes once per step (optimizer, gradient reduction)."""
+    """Set the schedule's idle time beside the pipelined work and what comes once per step (optimizer, reduction)."""
     once = mean["compute.optimizer"] + mean["exposed.dp"]
     work = sum(mean.values()) - mean["bubble"] - mean["exposed.pp"] - once
-    idle = (facts.stages - 1) / facts.microbatches * work
+    idle = facts.idle_over_work * work
     return idle / (idle + work + once) if idle else 0.0
 
 
@@ -114,16 +116,16 @@ def _spans(bars: Iterable[Bar]) -> list[tuple[int, int]]:
     return [(bar.start_ns, bar.end_ns) for bar in bars]
 
 
-def _warnings(timeline: Timeline, peak: RankReport) -> tuple[str, ...]:
+def _warnings(timeline: Timeline, peak: RankReport, host: HostMemory) -> tuple[str, ...]:
     found = []
     if not timeline.steady:
         found.append(
             "no two successive steps took equally long within the steps tried; the last one played is reported"
         )
-    share = peak.peak_memory_bytes / peak.capacity_bytes
-    if NEARLY_FULL < share <= 1:
-        found.append(
-            f"memory is {share:.0%} full on rank {peak.rank}: above {NEARLY_FULL:.0%} allocation retries slow real "
-            "steps down"
+    found.append(
+        describe_nearly_full(
+            peak.rank, peak.peak_memory_bytes, peak.capacity_bytes, allowances(peak.memory_at_peak_bytes)
         )
-    return tuple(found)
+    )
+    found.append(describe_overfull_host(host))
+    return tuple(text for text in found if text)

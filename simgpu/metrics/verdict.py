@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simgpu.metrics.report import Report
+from simgpu.metrics.host_work import describe_host_work, host_work
+from simgpu.metrics.launches import launches
+from simgpu.metrics.limit import FULL
+from simgpu.metrics.report import RankReport, Report
 from simgpu.units import format_time
 
 GIB = 1 << 30
@@ -33,6 +36,8 @@ LINK_WORDS = {
 NOTABLE = 0.005
 """Shares of the step below this are not worth a sentence."""
 MOSTLY = 0.5
+LAUNCH_BOUND = 0.05
+"""Share of the step that waits for the CPU from which on, as the largest loss, it is called launch-bound."""
 FURTHER = "split the model further (parallel.tp, parallel.pp), shorten the sequence or use more GPUs"
 
 
@@ -43,7 +48,7 @@ def describe_run(report: Report, remedies: Sequence[tuple[str, Report]] = ()) ->
     ----------
     report : Report
     remedies : sequence of (str, Report)
-        Changes that were simulated, for a run that does not fit.
+        Changes that were simulated, for a run that does not fit or that is launch-bound.
     """
     if not report.fits:
         return describe_overflow(report) + describe_remedies(remedies)
@@ -52,7 +57,40 @@ def describe_run(report: Report, remedies: Sequence[tuple[str, Report]] = ()) ->
     parts = ", ".join([f"{_share(compute, report)} compute", *lost])
     memory = f"{report.peak_memory_bytes / GIB:.1f} of {report.capacity_bytes / GIB:.1f} GiB"
     rate = f", {report.tokens_per_s:,.0f} tokens/s" if report.tokens_per_s else ""
-    return f"{format_time(report.step_time_ns)} per step{rate}: {parts}; peak memory {memory}"
+    text = f"{format_time(report.step_time_ns)} per step{rate}: {parts}; peak memory {memory}"
+    return text + describe_launches(report, remedies) if launch_bound(report) else text
+
+
+def launch_bound(report: Report) -> bool:
+    """Whether most of the time that is lost waits for the CPU to launch kernels, and that is much of the step.
+
+    Where states are offloaded, the wait is taken to be for these.
+    """
+    host = report.breakdown_ns["host"]
+    lost = [value for name, value in report.breakdown_ns.items() if not name.startswith("compute.")]
+    much = host >= LAUNCH_BOUND * report.step_time_ns and host == max(lost)
+    return much and report.timeline is not None and not host_work(report)
+
+
+def describe_launches(report: Report, remedies: Sequence[tuple[str, Report]]) -> str:
+    """Set the CPU's time to launch kernels beside the GPU's to run them, and say what simulated changes would give."""
+    assert report.timeline is not None  # launch_bound looks
+    worst = max(report.ranks, key=lambda rank: rank.breakdown_ns["host"])
+    issued = launches(report.timeline.program, report.ranks.index(worst))
+    text = (
+        f". Launch-bound: the CPU needs {format_time(issued.cpu_ns)} to launch {issued.kernels:,} kernels, "
+        f"{format_time(issued.each_ns)} each, that the GPU runs in {format_time(_compute_ns(worst))}"
+    )
+    gains = [
+        f"{change} gives {changed.tokens_per_s / report.tokens_per_s:.2f}× the tokens/s"
+        for change, changed in remedies
+        if changed.fits and changed.tokens_per_s > (1 + NOTABLE) * report.tokens_per_s
+    ]
+    return text + (f"; {', '.join(gains)}" if gains else "")
+
+
+def _compute_ns(rank: RankReport) -> int:
+    return sum(value for name, value in rank.breakdown_ns.items() if name.startswith("compute."))
 
 
 def describe_overflow(report: Report) -> str:
@@ -99,7 +137,8 @@ def describe_bubble(report: Report) -> str:
     mean = sum(work.values()) / len(work)
     excess = work[busiest] / mean - 1 if mean else 0.0
     if excess >= NOTABLE:
-        text += f"; stage {busiest[0]} has {percent(excess)} more work than the mean"
+        stages = f"stage {busiest[0]} has" if len(busiest) == 1 else f"stages {', '.join(map(str, busiest))} have"
+        text += f"; {stages} {percent(excess)} more work than the mean"
     return f" ({text})"
 
 
@@ -110,10 +149,16 @@ def lost_time(report: Report) -> list[tuple[str, str]]:
         key=lambda item: -item[0],
     )
     return [
-        (_share(value, report), WORDS[name] + (describe_bubble(report) if name == "bubble" else _over(report, name)))
+        (_share(value, report), WORDS[name] + _detail(report, name))
         for value, name in lost
         if report.step_time_ns and value / report.step_time_ns >= NOTABLE
     ]
+
+
+def _detail(report: Report, name: str) -> str:
+    if name == "bubble":
+        return describe_bubble(report)
+    return describe_host_work(report) if name == "host" else _over(report, name)
 
 
 def _share(value_ns: float, report: Report) -> str:
@@ -144,6 +189,9 @@ def _over(report: Report, name: str) -> str:
     latency, kind = busiest.latency_share, kinds[busiest.bottleneck]
     if busiest.crosses_network:
         where = "over the network" if kind == "network" else "between nodes"
-        return f" {where} ({percent(latency)} latency, {percent(1 - latency)} bandwidth of {busiest.bottleneck})"
+        of = busiest.bottleneck
+        if busiest.link_use < FULL:
+            of = f"NCCL itself, with {of} at {percent(busiest.link_use)}"
+        return f" {where} ({percent(latency)} latency, {percent(1 - latency)} bandwidth of {of})"
     over = LINK_WORDS.get(kind, kind)
     return f" over {over}" if latency <= MOSTLY else f" over {over}, {percent(latency)} of it latency"

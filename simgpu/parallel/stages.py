@@ -18,13 +18,20 @@ class Stage:
     last: bool
 
 
-def partition_layers(layers: int, pp: int, layers_per_stage: Sequence[int] | None = None) -> tuple[Stage, ...]:
-    """Split ``layers`` blocks over ``pp`` stages, evenly unless told otherwise.
+def partition_layers(layers: int, stages: int, layers_per_stage: Sequence[int] | None = None) -> tuple[Stage, ...]:
+    """Split ``layers`` blocks over ``stages`` stages, evenly unless told otherwise.
+
+    Parameters
+    ----------
+    layers : int
+    stages : int
+        Of the whole pipeline: several on each rank where stages are virtual.
+    layers_per_stage : sequence of int, optional
 
     Raises
     ------
     ScenarioError
-        When pp does not divide the layers, or ``layers_per_stage`` does not match.
+        When the stages do not divide the layers, or ``layers_per_stage`` does not match.
 
     Examples
     --------
@@ -32,30 +39,30 @@ def partition_layers(layers: int, pp: int, layers_per_stage: Sequence[int] | Non
     [2, 2, 2]
     """
     if layers_per_stage is None:
-        if layers % pp:
+        if layers % stages:
             raise ScenarioError(
                 [
                     Issue(
                         field="parallel.pp",
-                        value=str(pp),
-                        problem=f"does not divide the {layers} layers",
+                        value=str(stages),
+                        problem=f"stages do not divide the {layers} layers",
                         allowed=", ".join(str(d) for d in range(1, layers + 1) if layers % d == 0),
                         fix="set parallel.layers_per_stage to place them by hand",
                     )
                 ]
             )
-        layers_per_stage = [layers // pp] * pp
-    elif len(layers_per_stage) != pp or sum(layers_per_stage) != layers:
+        layers_per_stage = [layers // stages] * stages
+    elif len(layers_per_stage) != stages or sum(layers_per_stage) != layers:
         raise ScenarioError(
             [
                 Issue(
                     field="parallel.layers_per_stage",
                     value=str(list(layers_per_stage)),
                     problem=f"has {len(layers_per_stage)} entries that sum to {sum(layers_per_stage)}",
-                    allowed=f"{pp} entries that sum to the {layers} layers",
+                    allowed=f"{stages} entries that sum to the {layers} layers",
                 )
             ]
         )
     return tuple(
-        Stage(index=i, blocks=blocks, first=i == 0, last=i == pp - 1) for i, blocks in enumerate(layers_per_stage)
+        Stage(index=i, blocks=blocks, first=i == 0, last=i == stages - 1) for i, blocks in enumerate(layers_per_stage)
     )

@@ -2,30 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from simgpu.parallel.schedules.table import PipelineSchedule
+from simgpu.workload.splits import Splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpOptions:
-    """PyTorch DistributedDataParallel. None keeps PyTorch's 25 MiB cap with a 1 MiB first bucket."""
+    """PyTorch DistributedDataParallel, under its own names.
 
-    bucket_cap_mb: float | None = None  # MiB, as in PyTorch
+    ``bucket_cap_mb`` is in MiB; None keeps PyTorch's 25 MiB cap with a 1 MiB first bucket. ``no_sync`` says that
+    only the last micro-batch of a step reduces.
+    """
+
+    bucket_cap_mb: float | None = None
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    gradient_as_bucket_view: bool = False
+    broadcast_buffers: bool = True
+    no_sync: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadOptions:
+    """DeepSpeed ``offload_optimizer`` or ``offload_param``: to host memory (``cpu``) or an SSD (``nvme``).
+
+    ``pipeline_read`` and ``pipeline_write`` let the SSD work beside the CPU's update.
+    """
+
+    device: str = "cpu"
+    pin_memory: bool = False
+    pipeline_read: bool = False
+    pipeline_write: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroOptions:
-    """DeepSpeed ``zero_optimization``; bucket sizes count elements. None follows DeepSpeed's default per stage."""
+    """DeepSpeed ``zero_optimization``; sizes count elements. None follows DeepSpeed's default per stage."""
 
     overlap_comm: bool | None = None
     reduce_bucket_size: int = 500_000_000
     allgather_bucket_size: int = 500_000_000
+    stage3_prefetch_bucket_size: int = 50_000_000
+    stage3_param_persistence_threshold: int = 100_000
+    stage3_max_live_parameters: int = 1_000_000_000
+    zero_quantized_weights: bool = False
+    zero_quantized_gradients: bool = False
+    zero_hpz_partition_size: int = 1
+    offload_optimizer: OffloadOptions | None = None
+    offload_param: OffloadOptions | None = None
+
+    @property
+    def divides(self) -> bool:
+        """Whether ZeRO++ treats ranks of one node unlike others."""
+        return self.zero_hpz_partition_size > 1 or self.zero_quantized_gradients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsdpOptions:
-    """PyTorch FSDP (2): one unit per block."""
+    """PyTorch FSDP: one unit per block. ``backward_prefetch`` and ``limit_all_gathers`` are FSDP 1's.
+
+    ``backward_prefetch`` is ``backward_pre``, ``backward_post`` or ``no_prefetch``. ``cpu_offload`` keeps shards in
+    pinned host memory and runs the optimizer on the CPU. ``wrap_embedding_and_head`` makes units of these too.
+    """
 
     reshard_after_forward: bool = True
+    forward_prefetch: bool = False
+    backward_prefetch: str = "backward_pre"
+    limit_all_gathers: bool = True
+    cpu_offload: bool = False
+    wrap_embedding_and_head: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedOptimizerOptions:
+    """Megatron's distributed optimizer. ``ddp_bucket_size`` counts elements; None for max(40e6, 1e6 x dp)."""
+
+    overlap_grad_reduce: bool = False
+    overlap_param_gather: bool = False
+    ddp_bucket_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,39 +91,208 @@ class Strategy:
 
     Parameters
     ----------
-    tp, pp, dp : int
-        Degrees of tensor, pipeline and data parallelism; their product is the world size.
+    tp, pp, cp, dp : int
+        Degrees of tensor, pipeline, context and data parallelism; their product is the world size.
+    ep : int
+        Degree of expert parallelism, which takes its ranks from cp and dp (and tp where ``expert_tp`` is 1).
+    expert_tp : int or None
+        Tensor-parallel degree of the experts: 1, or None for tp.
+    cp_comm_type : str
+        A name of `simgpu.workload.splits.CP_COMM_TYPES`.
+    tp_overlap : bool
+        Cut tensor-parallel exchanges in chunks that run beside the GEMMs (user buffers).
+    dp_shard : int or None
+        Neighbouring data-parallel ranks that form a sub-group: those that share one copy of the states (HSDP), or
+        those of one node (ZeRO++). None where the dp ranks are all alike.
     order : tuple of str
-        Mesh axes, slowest first; the last axis' ranks are neighbours.
+        Mesh axes, slowest first; the last axis' ranks are neighbours. Without ``ep``, it stands behind ``dp``.
     sequence_parallel : bool
         Shard norms and dropout over tp (Megatron SP).
     schedule : str
-        Pipeline schedule, lower case: ``1f1b`` or ``gpipe``.
+        Pipeline schedule: a name of `simgpu.parallel.schedules.PIPELINE_SCHEDULES`.
+    virtual_stages : int
+        Stages that each pipeline rank holds.
+    table : PipelineSchedule or None
+        A schedule from a file, in place of a named one.
     overlap_p2p : bool
-        Post receives early and never wait for sends; False waits for both, as Megatron does by default.
+        Post receives early and never wait for sends.
+    scatter_gather : bool
+        Send 1/tp of an activation from each tensor-parallel rank, and gather it where it arrives (Megatron).
     data_parallel : str
-        ``none``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp``.
+        A name of `simgpu.parallel.data_parallel.STRATEGIES`.
     """
 
     tp: int = 1
     pp: int = 1
     dp: int = 1
-    order: tuple[str, ...] = ("pp", "dp", "tp")
+    dp_shard: int | None = None
+    cp: int = 1
+    ep: int = 1
+    expert_tp: int | None = None
+    cp_comm_type: str = "p2p"
+    tp_overlap: bool = False
+    order: tuple[str, ...] = ("pp", "dp", "cp", "tp")
     sequence_parallel: bool = False
     schedule: str = "1f1b"
+    virtual_stages: int = 1
+    table: PipelineSchedule | None = None
     overlap_p2p: bool = False
+    scatter_gather: bool = False
     layers_per_stage: tuple[int, ...] | None = None
     data_parallel: str = "none"
     ddp: DdpOptions = field(default_factory=DdpOptions)
     zero: ZeroOptions = field(default_factory=ZeroOptions)
     fsdp: FsdpOptions = field(default_factory=FsdpOptions)
+    distributed_optimizer: DistributedOptimizerOptions = field(default_factory=DistributedOptimizerOptions)
 
     @property
     def model_parallel(self) -> bool:
-        """Whether one replica spans several GPUs: the framework is then Megatron for ``none`` and ``ddp``."""
-        return self.tp > 1 or self.pp > 1
+        """Whether one replica spans several GPUs."""
+        return self.tp > 1 or self.pp > 1 or self.cp > 1 or self.ep > 1
+
+    @property
+    def megatron(self) -> bool:
+        """Whether the framework is Megatron: its optimizer, or replicas of several GPUs that nothing shards."""
+        return self.data_parallel == "distributed_optimizer" or (
+            self.model_parallel and self.data_parallel in ("none", "ddp")
+        )
+
+    @property
+    def threaded(self) -> bool:
+        """Whether one process runs all replicas in threads (torch.nn.DataParallel)."""
+        return self.data_parallel == "dataparallel" and self.dp > 1
+
+    @property
+    def offloads(self) -> bool:
+        """Whether states are kept in host memory or on an SSD."""
+        if self.data_parallel.startswith("zero"):
+            return self.zero.offload_optimizer is not None or self.zero.offload_param is not None
+        return self.data_parallel in ("fsdp1", "fsdp", "hsdp") and self.fsdp.cpu_offload
+
+    @property
+    def divided(self) -> bool:
+        """Whether the dp axis is two: sub-groups of ``dp_shard`` ranks, and the sub-groups among each other."""
+        return self.dp_shard is not None and 1 < self.dp_shard < self.dp
+
+    @property
+    def splits(self) -> Splits:
+        """What is split besides tensor parallelism's rows and columns."""
+        return Splits(
+            cp=self.cp,
+            cp_comm_type=self.cp_comm_type,
+            ep=self.ep,
+            expert_tp=self.expert_tp,
+            tp_overlap=self.tp_overlap,
+            replicas=self.replicas,
+        )
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same weights outside the experts, dp x cp."""
+        return self.dp * self.cp
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.dp * self.cp * self.tp // (self.ep * self.expert_tensor)
+
+    @property
+    def expert_tensor(self) -> int:
+        """Ranks over which the columns of an expert are split."""
+        return self.tp if self.expert_tp is None else self.expert_tp
+
+    @property
+    def experts_apart(self) -> bool:
+        """Whether the experts' weights are replicated over other ranks than the rest."""
+        return self.ep > 1 or self.expert_tensor != self.tp
+
+    @property
+    def for_weights(self) -> Strategy:
+        """Return how data parallelism of the weights outside the experts sees this: context ranks are replicas."""
+        shard = None if self.dp_shard is None else self.dp_shard * self.cp
+        return replace(self, dp=self.replicas, dp_shard=shard)
+
+    @property
+    def for_experts(self) -> Strategy:
+        """Return how data parallelism of the experts sees this, among those that hold the same ones.
+
+        Examples
+        --------
+        >>> strategy = Strategy(dp=4, cp=2, ep=4)
+        >>> strategy.for_weights.dp, strategy.for_experts.dp
+        (8, 2)
+        """
+        return replace(self, dp=self.expert_replicas, dp_shard=None)
+
+    @property
+    def mesh_degrees(self) -> Mapping[str, int]:
+        """Axes of the mesh with their degrees, slowest first.
+
+        Examples
+        --------
+        >>> Strategy(dp=8, tp=2, dp_shard=4, data_parallel="hsdp").mesh_degrees
+        {'pp': 1, 'dp_replicate': 2, 'dp_shard': 4, 'cp': 1, 'tp': 2}
+        """
+        degrees: dict[str, int] = {}
+        for axis in self.order:
+            if axis == "dp" and self.divided and self.dp_shard is not None:
+                degrees |= {"dp_replicate": self.dp // self.dp_shard, "dp_shard": self.dp_shard}
+            elif axis != "ep":
+                degrees[axis] = getattr(self, axis)
+        return degrees
+
+    @property
+    def expert_mesh_degrees(self) -> Mapping[str, int]:
+        """Axes of the same ranks as the experts are laid out on them, slowest first.
+
+        Megatron makes a second grid from the same order: ``edp`` replicas of the experts in the place of dp, ep in its
+        own, nothing in that of cp (NVIDIA/Megatron-LM core/parallel_state.py, expert_decoder_rank_generator).
+
+        Examples
+        --------
+        >>> Strategy(dp=4, cp=2, tp=2, ep=4).expert_mesh_degrees
+        {'pp': 1, 'edp': 2, 'ep': 4, 'etp': 2}
+        """
+        sizes = {
+            "pp": (("pp", self.pp),),
+            "dp": (("edp", self.expert_replicas),),
+            "cp": (),
+            "ep": (("ep", self.ep),),
+            "tp": (("etp", self.expert_tensor),),
+        }
+        order = list(self.order)
+        if "ep" not in order:
+            order.insert(order.index("dp") + 1, "ep")
+        return dict(size for axis in order for size in sizes[axis])
+
+    @property
+    def mesh_axes(self) -> Mapping[str, tuple[str, ...]]:
+        """Mesh axes behind the communicators; single ranks left out.
+
+        ``tp``, ``cp`` and ``pp``, ``dp`` with its sub-groups where it is divided, over context ranks too; and where the
+        experts are laid out in another way ``ep`` and ``edp``, whose axes are those of the experts' mesh.
+
+        Examples
+        --------
+        >>> Strategy(dp=8, dp_shard=4).mesh_axes["dp"], Strategy(dp=8).mesh_axes
+        (('dp_replicate', 'dp_shard'), {'dp': ('dp',)})
+        >>> Strategy(dp=4, cp=2, ep=4).mesh_axes
+        {'cp': ('cp',), 'dp': ('dp', 'cp'), 'ep': ('ep',), 'edp': ('edp',)}
+        """
+        axes: dict[str, tuple[str, ...]] = {axis: (axis,) for axis in ("tp", "cp", "pp") if getattr(self, axis) > 1}
+        context = ("cp",) if self.cp > 1 else ()
+        if self.replicas > 1:
+            axes["dp"] = (*(("dp",) if self.dp > 1 else ()), *context)
+        if self.divided:
+            replicate, shard = "dp_replicate", "dp_shard"
+            axes |= {"dp": (replicate, shard, *context), shard: (shard, *context), replicate: (replicate,)}
+        if self.ep > 1:
+            axes["ep"] = ("ep",)
+        if self.experts_apart and self.expert_replicas > 1:
+            axes["edp"] = ("edp",)
+        return axes
 
     @property
     def world_size(self) -> int:
-        """Number of ranks, tp x pp x dp."""
-        return self.tp * self.pp * self.dp
+        """Number of ranks, tp x pp x cp x dp."""
+        return self.tp * self.pp * self.cp * self.dp

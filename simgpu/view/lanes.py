@@ -32,7 +32,7 @@ class Lane:
     title : str
         ``stage 2 · rank 2``.
     stream : str
-        ``compute``, ``dp``, ``pp send forward``, ...
+        ``compute``, ``dp``, ``pp send to 1``, ...
     """
 
     variant: int

@@ -18,7 +18,7 @@ _HEADER_PX, _COMPUTE_PX, _STREAM_PX, _SHARED_PX, _GROUP_GAP_PX, _VARIANT_GAP_PX 
 class Placement:
     """Rows of all variants from top to bottom; the unit is the pixel.
 
-    Streams of one axis (``pp send forward``, ``pp recv backward``, ...) share a band: one label, a thin row each.
+    Streams of one axis (``pp send to 1``, ``pp recv from 1``, ...) share a band: one label, a thin row each.
 
     Parameters
     ----------

@@ -24,6 +24,10 @@ _BREAKDOWN = (
     "Every nanosecond of the step belongs to exactly one part, so the parts add up to the step. Exposed communication "
     "is the part that no computation hides; a bubble is waiting for a pipeline neighbour."
 )
+_WHAT_IF = (
+    "The same run, simulated again with one thing changed: what the step would gain. A free transfer still waits for"
+    " its partners; without a bubble, every pipeline stage works as if it were alone."
+)
 _MEMORY = "Memory held by a GPU over the same step, one curve for each class of ranks; the dot is the peak."
 _TRANSFERS = (
     "Operations by size, longest in sum first, counted on one rank. Bus bandwidth is nccl-tests' measure: what the "
@@ -67,6 +71,7 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
         ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
         ("Timeline", _TIMELINE, slot("timeline")),
         ("Where the step goes", _BREAKDOWN, slot("breakdown")),
+        *([("What if", _WHAT_IF, table.gains(reports))] if any(report.what_ifs for report in reports) else []),
         ("Memory", _MEMORY, slot("memory") + "<h3>What the peak is made of</h3>" + slot("composition")),
         ("Communication", _TRANSFERS, table.transfers(reports)),
         ("Assumptions", "", _assumptions(reports)),
@@ -142,6 +147,8 @@ def _assumptions(reports: Sequence[Report]) -> str:
         kinds = {one.source for one in report.transfers}
         sources = [words for name, words in _SOURCES.items() if name in kinds]
         words = [f"simulated GPUs are {devices}"] if devices else []
+        if report.op_table is not None:
+            words.append(f"{report.op_table}; the rest from the model")
         if report.peak_flops_used:
             words.append(f"MFU counts against {format_count(report.peak_flops_used)}FLOP/s per GPU, dense")
         if sources:

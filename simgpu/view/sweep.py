@@ -112,8 +112,6 @@ def headline(sweep: CollectiveSweep) -> str:
     str
         Plain text, one finding a line.
     """
-    if not sweep.rows:
-        return "No size leaves anything to send"
     first, last = sweep.rows[0], sweep.rows[-1]
     best = max(sweep.rows, key=lambda row: row.busbw_gb_per_s)
     bandwidth = format_bandwidth(float(f"{best.busbw_gb_per_s:.3g}") * 1e9)
@@ -126,8 +124,8 @@ def headline(sweep: CollectiveSweep) -> str:
     even = next((row for row in sweep.rows if row.latency_share <= 0.5), None)
     if even is not None and even is not first:
         lines.append(f"From {size_label(even.size_bytes)} on, bandwidth takes more of the time than latency.")
-    if best.bottleneck:
-        lines.append(f"The link that limits it is {best.bottleneck}.")
+    if best.limit:
+        lines.append(f"It is limited by {best.limit}.")
     return "\n".join(lines)
 
 
@@ -177,7 +175,7 @@ def _hover(row: SweepRow) -> str:
     return (
         f"<b>{template(size_label(row.size_bytes))}</b>: {row.busbw_gb_per_s:.4g} GB/s bus bandwidth<br>"
         f"{template(format_time(row.time_ns))}, {row.latency_share:.0%} latency<br>{template(_choice(row))}, "
-        f"{row.source}<br>limited by {template(row.bottleneck)}<extra></extra>"
+        f"{row.source}<br>limited by {template(row.limit)}<extra></extra>"
     )
 
 
@@ -201,7 +199,7 @@ def _table(sweep: CollectiveSweep) -> str:
         f"<tr><td>{size_label(row.size_bytes)}</td><td>{row.count:,}</td><td>{format_time(row.time_ns)}</td>"
         f"<td>{row.algbw_gb_per_s:.4g}</td><td>{row.busbw_gb_per_s:.4g}</td><td class=left>{row.algorithm}</td>"
         f"<td class=left>{row.protocol}</td><td>{row.latency_share:.0%}</td>"
-        f"<td class=left>{markup.escape(row.bottleneck)}</td><td class='left source'>{row.source}</td></tr>\n"
+        f"<td class=left>{markup.escape(row.limit)}</td><td class='left source'>{row.source}</td></tr>\n"
         for row in sweep.rows
     )
     left = {"algorithm", "protocol", "limited by", "source"}

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from simgpu.metrics.limit import limit_words
 from simgpu.metrics.report import Report, TransferReport
 from simgpu.units import format_bandwidth, format_bytes, format_time
 from simgpu.view.figure import payload
@@ -59,6 +60,34 @@ def summary(reports: Sequence[Report]) -> str:
             cells.append(_cell(_number(report.cost)))
         rows.append("".join(cells))
     return _table(heads, rows)
+
+
+def gains(reports: Sequence[Report]) -> str:
+    """One row a change: what it makes of the step of the variant.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+
+    Returns
+    -------
+    str, HTML
+
+    Examples
+    --------
+    >>> "<table>" in gains([])
+    True
+    """
+    heads = ("variant", "change", "step time", "of the step")
+    rows = [
+        _cell(html.escape(report.name), "name")
+        + _cell(html.escape(gain.words), "left")
+        + _cell(format_time(gain.step_time_ns))
+        + _cell(gain.percent)
+        for report in reports
+        for gain in report.what_ifs
+    ]
+    return _table(heads, rows, left=(0, 1))
 
 
 def transfers(reports: Sequence[Report]) -> str:
@@ -141,7 +170,7 @@ def _limit(one: TransferReport) -> str:
     """Name what most of the time is spent on: latency, or the link that is full."""
     if one.latency_share > 0.5:
         return f"latency <small>({one.latency_share:.0%} of the time)</small>"
-    return html.escape(one.bottleneck)
+    return html.escape(limit_words(one.bottleneck, one.link_use, one.latency_share))
 
 
 def _table(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (0,)) -> str:

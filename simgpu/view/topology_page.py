@@ -8,6 +8,7 @@ from typing import Final
 
 from simgpu.hardware.path_class import LEGEND
 from simgpu.metrics.topology_report import PairGroup, TopologyReport, pair_groups
+from simgpu.units import format_bandwidth
 from simgpu.view import pair_map
 from simgpu.view.page import document, slot
 from simgpu.view.topology import spec
@@ -84,7 +85,7 @@ def bisection_text(report: TopologyReport) -> str:
     which = "worst of all halves" if cut.every_half else "first half of the GPUs against the second"
     half = "" if not cut.every_half else f", GPUs {', '.join(map(str, cut.half))} against the rest"
     some = f"{cut.links[0]} and {len(cut.links) - 1} more" if len(cut.links) > 1 else "".join(cut.links)
-    return f"bisection {cut.bytes_per_s / 1e9:,.4g} GB/s each way ({which}{half}); it is cut at {some or 'no link'}"
+    return f"bisection {format_bandwidth(cut.bytes_per_s)} each way ({which}{half}); it is cut at {some or 'no link'}"
 
 
 def _occurs(name: str, report: TopologyReport) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from simgpu.workload.attention_core import core_piece
+from simgpu.workload.elementwise import chain
 from simgpu.workload.linear import column_parallel, row_parallel
 from simgpu.workload.normalization import query_key_norm
 from simgpu.workload.op import Attention, MemoryBound
 from simgpu.workload.piece import Piece
 from simgpu.workload.shard import Shard
 
-STATISTIC_BYTES = 4  # log-sum-exp in fp32, one per query head and token: Dao-AILab/flash-attention
-
 
 def attention_core(shard: Shard) -> Attention:
-    """Return the flash attention of this rank's heads, causal, forward.
+    """Return what this rank's heads attend, as flash attention's forward; latent attention has its own value width.
 
     Examples
     --------
@@ -31,13 +33,10 @@ def attention_core(shard: Shard) -> Attention:
         heads=shard.heads,
         kv_heads=shard.kv_heads,
         head_dim=shard.model.head_dim,
+        causal=shard.model.causal,
         dtype=shard.training.precision,
+        value_dim=None if shard.model.latent is None else shard.model.latent.value_dim,
     )
-
-
-def statistic_bytes(shard: Shard) -> int:
-    """Return the bytes of flash attention's softmax statistics on this rank."""
-    return STATISTIC_BYTES * shard.tokens * shard.heads
 
 
 def output_bytes(shard: Shard) -> int:
@@ -46,9 +45,9 @@ def output_bytes(shard: Shard) -> int:
 
 
 def attention_piece(shard: Shard, *, exchange: bool = True) -> Piece:
-    """Return QKV projection, qk-norm, RoPE, flash attention and output projection.
+    """Return QKV projection, qk-norm, RoPE, attention core and output projection.
 
-    Keeps the projection's input (its own shard), q, k and v as attention reads them, the softmax statistics, and the
+    Keeps the projection's input (its own shard), q, k and v as attention reads them, what the core keeps, and the
     attention output, which is the output projection's input.
 
     Examples
@@ -60,41 +59,63 @@ def attention_piece(shard: Shard, *, exchange: bool = True) -> Piece:
     >>> [item.name for item in attention_piece(shard).forward]
     ['attention.qkv', 'attention.rope', 'attention.core', 'attention.out']
     """
-    model, element, tokens = shard.model, shard.element, shard.tokens
-    core = attention_core(shard)
+    model = shard.model
     pieces = [
         column_parallel(shard, "attention.qkv", outputs=shard.qkv, total_outputs=model.qkv_width, bias=model.qkv_bias)
     ]
     if model.qk_norm:
         pieces.append(query_key_norm(shard, "attention"))
     if model.positions == "rope":
-        rotated = 2 * element * tokens * (shard.heads + shard.kv_heads) * model.head_dim
-        pieces.append(
-            Piece(
-                forward=(MemoryBound(name="attention.rope", bytes=rotated),),
-                backward=(MemoryBound(name="attention.rope.backward", bytes=rotated),),
-            )
-        )
-    backward = Attention(
-        name="attention.core.backward",
-        batch=core.batch,
-        sequence=core.sequence,
-        heads=core.heads,
-        kv_heads=core.kv_heads,
-        head_dim=core.head_dim,
-        backward=True,
-        dtype=core.dtype,
-    )
-    saved = element * tokens * shard.qkv + statistic_bytes(shard)
-    pieces.append(Piece(forward=(core,), backward=(backward,), saved_bytes=saved))
+        pieces.append(_rotary(shard))
+    core = core_piece(shard, attention_core(shard))
+    pieces.append(replace(core, saved_bytes=core.saved_bytes + shard.element * shard.tokens * shard.qkv))
     pieces.append(
         row_parallel(
             shard,
             "attention.out",
             inputs=shard.attended,
-            total_inputs=model.heads * model.head_dim,
+            total_inputs=model.heads * model.value_dim,
             bias=model.output_bias,
             exchange=exchange,
         )
     )
     return Piece.chain(pieces)
+
+
+def _rotary(shard: Shard) -> Piece:
+    """Rotary embedding of query and key.
+
+    Fused: one kernel, 2E B per element each way. Otherwise per tensor (huggingface/transformers
+    models/llama/modeling_llama.py apply_rotary_pos_emb): two products, the negated half, the swapped halves and the
+    sum, 10E B in 5 kernels; backward two products, the negated half, two zero-filled halves and two sums, 15E B in 9.
+    """
+    element, name = shard.element, "attention.rope"
+    query, key = (shard.tokens * heads * shard.model.head_dim for heads in (shard.heads, shard.kv_heads))
+    if shard.software.fused_rope:
+        moved = 2 * element * (query + key)
+        return Piece(
+            forward=(MemoryBound(name=name, bytes=moved),),
+            backward=(MemoryBound(name=f"{name}.backward", bytes=moved),),
+        )
+    steps = (
+        ("cos", 2 * element),
+        ("negate", element),
+        ("swap", 2 * element),
+        ("sin", 2 * element),
+        ("sum", 3 * element),
+    )
+    reverse = (
+        ("sin.backward", 2 * element),
+        ("negate.backward", element),
+        ("half1.fill", element),
+        ("half1.copy", element),
+        ("half2.fill", element),
+        ("half2.copy", element),
+        ("cos.backward", 2 * element),
+        ("branch_sum1", 3 * element),
+        ("branch_sum2", 3 * element),
+    )
+    return Piece(
+        forward=(*chain(f"{name}.query", query, steps), *chain(f"{name}.key", key, steps)),
+        backward=(*chain(f"{name}.key", key, reverse), *chain(f"{name}.query", query, reverse)),
+    )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simgpu.workload.attention_block import attention_core, attention_piece, output_bytes, statistic_bytes
+from simgpu.workload.attention_block import attention_core, attention_piece, output_bytes
+from simgpu.workload.attention_core import MASK, core_piece, working_bytes
+from simgpu.workload.latent_block import latent_attention_piece
 from simgpu.workload.linear import gather_gradient, sum_outputs
 from simgpu.workload.mlp_block import mlp_piece
+from simgpu.workload.moe_block import experts_piece, experts_working_bytes
 from simgpu.workload.normalization import norm
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import Piece
@@ -14,12 +17,16 @@ from simgpu.workload.shard import Shard
 from simgpu.workload.unit import PassItem, Unit
 
 
-def block_unit(shard: Shard) -> Unit:
+def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None = None) -> Unit:
     """Return one block with the recomputation that the training asks for.
 
     Parameters
     ----------
     shard : Shard
+    scores : Piece, optional
+        What is added to the attention's scores (T5's relative bias).
+    cross : Piece, optional
+        Cross attention between attention and MLP, from normalised input to summed output.
 
     Returns
     -------
@@ -27,9 +34,10 @@ def block_unit(shard: Shard) -> Unit:
 
     Notes
     -----
-    ``selective`` repeats the attention core. With flash attention that frees only the softmax statistics: the output
-    is the next GEMM's input and stays. ``full`` keeps the block's input and repeats its whole forward, exchanges
-    included.
+    ``selective`` repeats the attention core: it frees what the core keeps, the scores without flash attention and only
+    the softmax statistics with it; the output is the next GEMM's input and stays. ``full`` keeps the block's input and
+    repeats its whole forward, exchanges included. With dropout and unfused attention a block keeps
+    s b h (34 + 5 a s / h) bytes (arXiv 2205.05198, equation 1).
 
     Examples
     --------
@@ -40,16 +48,20 @@ def block_unit(shard: Shard) -> Unit:
     ...                  training=training)).saved_bytes == 2 * 4096 * 4096
     True
     """
-    piece = _parallel(shard) if shard.model.parallel_residual else _sequential(shard)
+    if shard.model.post_norm:
+        piece = _post_norm(shard)
+    else:
+        piece = _parallel(shard) if shard.model.parallel_residual else _sequential(shard, scores, cross)
     saved, recomputed = piece.saved_bytes, 0
     recompute: tuple[PassItem, ...] = ()
     if shard.training.recompute == "full":
         saved, recomputed = shard.stream_bytes, piece.saved_bytes - shard.stream_bytes
         recompute = piece.forward  # its tags differ from the backward's
     elif shard.training.recompute == "selective":
-        saved -= statistic_bytes(shard)
-        recomputed = statistic_bytes(shard) + output_bytes(shard)
-        recompute = (attention_core(shard),)
+        core = core_piece(shard, attention_core(shard))
+        saved -= core.saved_bytes
+        recomputed = core.saved_bytes + (0 if shard.training.fp8 else output_bytes(shard))  # in fp8 the core keeps it
+        recompute = core.forward
     return Unit(
         kind="block",
         parameters=piece.parameters,
@@ -64,34 +76,83 @@ def block_unit(shard: Shard) -> Unit:
 
 
 def _working_bytes(shard: Shard) -> int:
-    """Gradients alive at the widest point of backward: of the MLP's activation and projections, and of two streams."""
-    wide = shard.element * shard.tokens * shard.ffn * (3 if shard.model.gated else 2)
-    return wide + 2 * shard.stream_bytes
+    """Gradients alive at the widest point of backward, MLP or attention scores, and of two streams.
+
+    In a dense MLP that is where the activation's gradient becomes the projections'; what the down projection had kept,
+    as wide as the former, is free by then. Under sequence parallelism it may be the up projection's backward, where
+    whole streams are alive, its input's gradient before that is scattered and in Transformer Engine the gathered input
+    (Megatron's own layers gather into a buffer that stays), and all that the MLP had kept is free.
+    """
+    if shard.model.experts is not None:
+        wide = experts_working_bytes(shard)
+    else:
+        inner = shard.element * shard.tokens * shard.ffn
+        widths = 2 if shard.model.gated else 1
+        streams = (2 if shard.software.dummy_gradients else 1) * shard.whole_stream_bytes if shard.scattered else 0
+        wide = max(widths * inner, streams - inner)
+    return max(wide, working_bytes(shard, attention_core(shard))) + 2 * shard.stream_bytes
 
 
-def _residual(shard: Shard, name: str) -> Piece:
-    """Bias and residual added in one kernel (r2 r2 w2); backward adds the two gradients of the branch point."""
-    return Piece(
-        forward=(MemoryBound(name=f"{name}.residual", bytes=3 * shard.stream_bytes),),
-        backward=(MemoryBound(name=f"{name}.residual_gradient", bytes=3 * shard.stream_bytes),),
-    )
+def _attention(shard: Shard) -> Piece:
+    return attention_piece(shard) if shard.model.latent is None else latent_attention_piece(shard)
 
 
-def _half(shard: Shard, first: Piece, branch: Piece, name: str) -> Piece:
+def _mlp(shard: Shard) -> Piece:
+    return mlp_piece(shard) if shard.model.experts is None else experts_piece(shard)
+
+
+def _residual(shard: Shard, name: str, *, bias: bool) -> Piece:
+    """Bias, dropout where there is some, and residual; one kernel (r2 r2 w2, mask 1) when fused.
+
+    Unfused, the bias is in the GEMM's epilogue unless the sum over tp comes between.
+    """
+    stream = shard.stream_bytes
+    mask = MASK * shard.own_tokens * shard.model.hidden if shard.dropout else 0
+    dropped = (MemoryBound(name=f"{name}.dropout.backward", bytes=2 * stream + mask),) if mask else ()
+    if shard.software.fused_bias_dropout_residual:
+        fused = MemoryBound(name=f"{name}.residual", bytes=3 * stream + mask)
+        return Piece(forward=(fused,), backward=dropped, saved_bytes=mask)
+    forward = []
+    if bias and shard.tp > 1:
+        forward.append(MemoryBound(name=f"{name}.bias", bytes=2 * stream))
+    if mask:
+        forward.append(MemoryBound(name=f"{name}.dropout", bytes=2 * stream + mask))
+    forward.append(MemoryBound(name=f"{name}.residual", bytes=3 * stream))
+    return Piece(forward=tuple(forward), backward=dropped, saved_bytes=mask)
+
+
+def _branch_sum(shard: Shard, name: str) -> MemoryBound:
+    """Sum of the two gradients of a point where the stream branches."""
+    return MemoryBound(name=f"{name}.residual_gradient", bytes=3 * shard.stream_bytes)
+
+
+def _half(shard: Shard, first: Piece, branch: Piece, name: str, *, bias: bool) -> Piece:
     """Norm, branch, residual; the branch's gradient joins the stream's after the norm's backward."""
-    residual = _residual(shard, name)
-    chain = Piece.chain((first, branch))
-    return replace(chain, forward=chain.forward + residual.forward, backward=chain.backward + residual.backward)
+    chain = Piece.chain((first, branch, _residual(shard, name, bias=bias)))
+    return replace(chain, backward=(*chain.backward, _branch_sum(shard, name)))
 
 
-def _sequential(shard: Shard) -> Piece:
-    """Attention, then MLP: x + attention(norm1(x)), then y + mlp(norm2(y))."""
-    return Piece.chain(
-        (
-            _half(shard, norm(shard, "norm1"), attention_piece(shard), "attention"),
-            _half(shard, norm(shard, "norm2"), mlp_piece(shard), "mlp"),
-        )
-    )
+def _sequential(shard: Shard, scores: Piece | None, cross: Piece | None) -> Piece:
+    """Attention, then MLP: x + attention(norm1(x)), then y + mlp(norm2(y)); cross attention likewise between them."""
+    halves = [_half(shard, norm(shard, "norm1"), _attention(shard), "attention", bias=shard.model.output_bias)]
+    if scores is not None:
+        halves.insert(0, scores)
+    if cross is not None:
+        halves.append(_half(shard, norm(shard, "norm_cross"), cross, "cross", bias=shard.model.output_bias))
+    halves.append(_half(shard, norm(shard, "norm2"), _mlp(shard), "mlp", bias=shard.model.mlp_bias))
+    return Piece.chain(halves)
+
+
+def _post_norm(shard: Shard) -> Piece:
+    """BERT: y = norm1(x + attention(x)), then norm2(y + mlp(y)); the branch's gradient joins the stream's last."""
+    halves = []
+    for branch, name, after, bias in (
+        (_attention(shard), "attention", "norm1", shard.model.output_bias),
+        (_mlp(shard), "mlp", "norm2", shard.model.mlp_bias),
+    ):
+        half = Piece.chain((branch, _residual(shard, name, bias=bias), norm(shard, after)))
+        halves.append(replace(half, backward=(*half.backward, _branch_sum(shard, name))))
+    return Piece.chain(halves)
 
 
 def _parallel(shard: Shard) -> Piece:
@@ -104,11 +165,19 @@ def _parallel(shard: Shard) -> Piece:
     attention = Piece.chain((norm(shard, "norm1"), attention_piece(shard, exchange=False)))
     mlp = Piece.chain((norm(shard, "norm2"), mlp_piece(shard, exchange=False)))
     partial_sum = MemoryBound(name="branches.sum", bytes=3 * shard.whole_stream_bytes)
-    residual = _residual(shard, "branches")
+    residual = _residual(shard, "branches", bias=shard.model.output_bias or shard.model.mlp_bias)
     add = MemoryBound(name="branches.gradient_sum", bytes=3 * shard.stream_bytes)
+    shared = shard.stream_bytes if shard.model.norm == "layernorm" or shard.software.fused_norm else 0
     return Piece(
         parameters=attention.parameters + mlp.parameters,
         forward=(*attention.forward, *mlp.forward, partial_sum, *sum_outputs(shard, "branches"), *residual.forward),
-        backward=(*gather_gradient(shard, "branches"), *mlp.backward, *attention.backward, add, *residual.backward),
-        saved_bytes=attention.saved_bytes + mlp.saved_bytes - shard.stream_bytes,
+        backward=(
+            *residual.backward,
+            *gather_gradient(shard, "branches"),
+            *mlp.backward,
+            *attention.backward,
+            add,
+            _branch_sum(shard, "branches"),
+        ),
+        saved_bytes=attention.saved_bytes + mlp.saved_bytes + residual.saved_bytes - shared,
     )

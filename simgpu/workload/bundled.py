@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from simgpu.errors import ModelError
+from simgpu.workload.architecture import Architecture
 from simgpu.workload.huggingface import model_from_huggingface
-from simgpu.workload.model import Model
 
 _FOLDER = files("simgpu").joinpath("data", "models")
 
@@ -46,7 +46,7 @@ def bundled_config(name: str) -> dict[str, Any]:
 
 
 @cache
-def bundled_model(name: str) -> Model:
+def bundled_model(name: str) -> Architecture:
     """Return a bundled model.
 
     Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simgpu.workload.attention_core import MASK
 from simgpu.workload.linear import gather_gradient, sum_outputs
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import ready
@@ -20,7 +21,7 @@ def embedding_unit(shard: Shard) -> Unit:
     -----
     Forward gathers a row per token (2E B per element), sums the ranks' partial rows when split, and adds positions
     (3E). Backward zero-fills a gradient of the whole table and scatters into it, about 10 B per element; PyTorch's
-    embedding gradient is dense.
+    embedding gradient is dense. Dropout, where there is some, passes over the stream (2E + 1) and keeps its mask.
 
     Examples
     --------
@@ -45,6 +46,10 @@ def embedding_unit(shard: Shard) -> Unit:
             _scatter("positions", rows * element, shard.stream_bytes // element),
             ready(positions),
         ]
+    mask = MASK * shard.own_tokens * model.hidden if shard.dropout else 0
+    if mask:
+        forward.append(MemoryBound(name="embedding.dropout", bytes=2 * shard.stream_bytes + mask))
+        backward.insert(0, MemoryBound(name="embedding.dropout.backward", bytes=2 * shard.stream_bytes + mask))
     backward += gather_gradient(shard, "embedding")
     backward += [
         _scatter("embedding", table.elements * element, shard.tokens * model.hidden),
@@ -55,7 +60,7 @@ def embedding_unit(shard: Shard) -> Unit:
         parameters=(table, positions) if positions else (table,),
         forward=tuple(forward),
         backward=tuple(backward),
-        saved_bytes=TOKEN_ID_BYTES * shard.tokens,
+        saved_bytes=TOKEN_ID_BYTES * shard.tokens + mask,
         output_bytes=shard.stream_bytes,
     )
 

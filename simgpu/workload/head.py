@@ -13,16 +13,28 @@ from simgpu.workload.unit import PassItem, Unit
 FP32 = 4  # bytes; the loss is computed in fp32
 
 
-def head_unit(shard: Shard) -> Unit:
-    """Return final norm, logits GEMM and unfused fp32 cross-entropy.
+def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) -> Unit:
+    """Return final norm, logits GEMM and cross-entropy.
+
+    Parameters
+    ----------
+    shard : Shard
+    before : Piece, optional
+        What leads to the logits in place of the final norm (BERT's transform).
+    bias : bool
+        The logits have a bias.
 
     Notes
     -----
-    Bytes per logit, with E = 2: forward cast 6, max 4, subtract 8, exp 8, sum 4, divide 8 = 38; backward multiply 8,
-    cast 6 = 14 (NVIDIA/Megatron-LM core/tensor_parallel/cross_entropy.py; an eager framework loss moves about as
-    much). Split over tp, three all-reduces of one fp32 value per token join the ranks: the maximum, the target's
-    logit, the sum. Logits and their fp32 softmax (E + 4 B per logit) are kept from forward to backward, whose fp32
-    gradient (4 B) comes on top. The head is never recomputed.
+    Unfused, in fp32, bytes per logit with E = 2: forward cast 6, max 4, subtract 8, exp 8, sum 4, divide 8 = 38;
+    backward multiply 8, cast 6 = 14 (NVIDIA/Megatron-LM core/tensor_parallel/cross_entropy.py; an eager framework loss
+    moves about as much). Split over tp, three all-reduces of one fp32 value per token join the ranks: the maximum, the
+    target's logit, the sum. Logits and their fp32 softmax (E + 4 B per logit) are kept from forward to backward, whose
+    fp32 gradient (4 B) comes on top. The head is never recomputed, and stays in the activations' format under fp8.
+
+    Fused: one pass reads the logits for each row's maximum, sum and target (E), which the ranks exchange as three
+    fp32 numbers; a second overwrites them with their gradient (2E), or puts it beside them. Only the logits are kept
+    (NVIDIA/TransformerEngine common/triton/cross_entropy.py).
 
     Examples
     --------
@@ -42,22 +54,34 @@ def head_unit(shard: Shard) -> Unit:
         outputs=shard.vocab,
         total_outputs=model.vocab,
         total_weights=model.vocab * model.hidden,
+        bias=bias,
         tied=EMBEDDING if model.tied_embeddings else None,
+        allow_fp8=False,
     )
-    piece = Piece.chain((norm(shard, "final_norm"), logits, _cross_entropy(shard)))
+    fused = shard.software.fused_cross_entropy
+    softmax = 0 if fused else FP32  # kept, and again as gradient
+    gradient = shard.element if fused and not shard.software.loss_in_place else softmax
+    piece = Piece.chain((before or norm(shard, "final_norm"), logits, _cross_entropy(shard)))
     return Unit(
         kind="head",
         parameters=piece.parameters,
         forward=piece.forward,
         backward=piece.backward,
         saved_bytes=piece.saved_bytes,
-        logits_bytes=shard.tokens * shard.vocab * (shard.element + FP32),
-        backward_bytes=shard.tokens * shard.vocab * FP32,
+        logits_bytes=shard.tokens * shard.vocab * (shard.element + softmax),
+        backward_bytes=shard.tokens * shard.vocab * gradient,
     )
 
 
 def _cross_entropy(shard: Shard) -> Piece:
     count, element = shard.tokens * shard.vocab, shard.element
+
+    if shard.software.fused_cross_entropy:
+        exchange = blocking("all_gather", 3 * FP32 * shard.tokens * shard.tp, "loss.statistics") if shard.tp > 1 else ()
+        return Piece(
+            forward=(MemoryBound(name="loss.statistics", bytes=element * count), *exchange),
+            backward=(MemoryBound(name="loss.gradient", bytes=2 * element * count),),
+        )
 
     def op(name: str, per_logit: int) -> MemoryBound:
         return MemoryBound(name=f"loss.{name}", bytes=per_logit * count)

@@ -1,4 +1,4 @@
-"""A Model from a Hugging Face ``config.json``.
+"""A model from a Hugging Face ``config.json``; experts and other kinds of models are read next door.
 
 Dimensions must be in the file. What may be absent gets the default of the family's configuration class in
 huggingface/transformers ``src/transformers/models/<family>/configuration_<family>.py``. Two things are accepted that
@@ -7,7 +7,8 @@ a Model does not hold:
 * ``quantization_config``: a storage format for inference; training works on the weights at the training precision.
 * ``rope_scaling``, ``rotary_pct``, dropout rates, initialisation: they change numbers, not the amount of work.
 
-Sliding-window layers are kept as ``Model.sliding_window`` and refused only when a longer sequence is asked for.
+Sliding-window layers are kept as ``Model.sliding_window`` and refused only when a longer sequence is asked for. Other
+families are refused by the feature that is not modelled (see `simgpu.workload.refused`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.huggingface_experts import DEEPSEEK_LINE, EXPERT_TRAITS, dense_layers, experts_of, latent_of
+from simgpu.workload.huggingface_others import OTHERS
 from simgpu.workload.model import Model
 from simgpu.workload.reading import Reading
+from simgpu.workload.refused import refusal
 
 _GATED = {"silu": "swiglu", "swish": "swiglu"}
 _PLAIN = dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python"), "gelu") | {"relu": "relu"}
@@ -35,6 +40,7 @@ class _Family:
     qk_norm: bool = False
     window: int | None = None  # default ``sliding_window``
     window_switch: bool = False  # ``use_sliding_window`` turns it on, from layer ``max_window_layers``
+    given_window: bool = False  # ``sliding_window`` counts where it is given
 
 
 _LLAMA_LINE = {
@@ -42,10 +48,15 @@ _LLAMA_LINE = {
     "mistral": _Family(kv_heads=8, qkv_bias=False, window=4096),
     "qwen2": _Family(kv_heads=32, qkv_bias=True, window=4096, window_switch=True),
     "qwen3": _Family(kv_heads=32, head_dim=128, qk_norm=True, window=4096, window_switch=True),
+    "phi3": _Family(qkv_bias=False, given_window=True),
+    "mixtral": _Family(kv_heads=8, qkv_bias=False, given_window=True),
+    "qwen2_moe": _Family(kv_heads=16, qkv_bias=True, window=4096, window_switch=True),
+    "qwen3_moe": _Family(kv_heads=4, qk_norm=True, window=4096, window_switch=True),
+    **dict.fromkeys(DEEPSEEK_LINE, _Family()),
 }
 
 
-def model_from_huggingface(config: Mapping[str, Any], *, name: str) -> Model:
+def model_from_huggingface(config: Mapping[str, Any], *, name: str) -> Architecture:
     """Read the contents of a ``config.json``.
 
     Parameters
@@ -57,7 +68,8 @@ def model_from_huggingface(config: Mapping[str, Any], *, name: str) -> Model:
 
     Returns
     -------
-    Model
+    Architecture
+        A `Model`, or what the family needs instead.
 
     Raises
     ------
@@ -71,13 +83,16 @@ def model_from_huggingface(config: Mapping[str, Any], *, name: str) -> Model:
     6738415616
     """
     reading = Reading(config, name)
-    for key in _EXPERTS:
+    family = config.get("model_type")
+    refused = refusal(config, (*_READERS, *OTHERS))
+    if refused is not None or not isinstance(family, str):
+        reading.refuse(refused or f"model_type = {family!r} must be text")
+    if family in OTHERS:
+        return OTHERS[family](reading, family)
+    for key in _EXPERTS if family not in EXPERT_TRAITS else ():
         count = config.get(key)
         if count is not None and count != 0 and count != 1:
-            reading.problem(f"{key} = {count!r}: mixture-of-experts layers (MoE) are not modelled")
-    family = config.get("model_type")
-    if not isinstance(family, str) or family not in _READERS:
-        reading.refuse(f"model_type = {family!r} is not modelled; allowed: {', '.join(_READERS)}")
+            reading.problem(f"{key} = {count!r}: mixture-of-experts layers (MoE) are not modelled for {family}")
     fields = _READERS[family](reading, family)
     reading.finish()
     return Model(name=name, family=family, **fields)
@@ -99,15 +114,24 @@ def _llama_line(reading: Reading, family: str) -> dict[str, Any]:
     null_kv = "num_key_value_heads" in reading.fields
     kv_default = heads if traits.kv_heads is None or null_kv else traits.kv_heads
     attention_bias = traits.qkv_bias is None and reading.flag("attention_bias", default=False)
+    experts = experts_of(reading, family) if family in EXPERT_TRAITS else None
+    latent = latent_of(reading) if family in DEEPSEEK_LINE else None
+    if latent is not None:
+        if attention_bias:
+            reading.problem("attention_bias = True is not modelled for latent attention; allowed: False")
+        kv_default = heads  # the key is about the narrow vectors' layout; every head has its own keys and values
     return {
         "layers": layers,
         "hidden": hidden,
         "heads": heads,
         "kv_heads": reading.integer("num_key_value_heads", default=kv_default),
-        "head_dim": _head_dim(reading, hidden, heads, traits.head_dim),
+        "head_dim": _head_dim(reading, hidden, heads, traits.head_dim) if latent is None else latent.head_dim,
         "ffn": reading.integer("intermediate_size"),
         "vocab": reading.integer("vocab_size"),
         "mlp": reading.choice("hidden_act", allowed=_GATED, default="silu"),
+        "experts": experts,
+        "dense_layers": dense_layers(reading, family, layers) if experts is not None else (),
+        "latent": latent,
         "qkv_bias": attention_bias or bool(traits.qkv_bias),
         "output_bias": attention_bias,
         "mlp_bias": traits.mlp_bias and reading.flag("mlp_bias", default=False),
@@ -118,6 +142,8 @@ def _llama_line(reading: Reading, family: str) -> dict[str, Any]:
 
 
 def _window(reading: Reading, traits: _Family, layers: int) -> int | None:
+    if traits.given_window:
+        return reading.integer("sliding_window") if reading.fields.get("sliding_window") is not None else None
     if traits.window is None:
         return None
     if "sliding_window" in reading.fields and reading.fields["sliding_window"] is None:

@@ -11,19 +11,26 @@ row-parallel             GEMM; all-reduce (SP: reduce-scatter) of     SP: all-ga
 ======================== ============================================ ==============================================
 
 The overlaps are those of NVIDIA/Megatron-LM core/tensor_parallel/layers.py
-(LinearWithGradAccumulationAndAsyncCommunication). What becomes of a wgrad after its mark is the data-parallel
-strategy's business.
+(LinearWithGradAccumulationAndAsyncCommunication). A wgrad adds into the stored gradient where the software fuses that
+and gradients live in buffers; otherwise what becomes of it after its mark is the data-parallel strategy's business.
+With fp8 the operands are cast first (see `simgpu.workload.fp8`). With ``tp_overlap`` the waited-for exchanges of a
+block's layers run in chunks beside their GEMMs (see `simgpu.workload.user_buffers`).
 """
 
 from __future__ import annotations
 
+from simgpu.dtypes import DType
+from simgpu.workload.fp8 import cast_activation, transpose_gathered, weight_casts
 from simgpu.workload.op import Gemm, MemoryBound
 from simgpu.workload.piece import Piece, blocking, ready
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import Exchange, Join, Parameter, PassItem
+from simgpu.workload.user_buffers import gathered_product, scattered_product
 
 
-def weights(shard: Shard, name: str, columns: int, rows: int, total: int, tied: str | None = None) -> Parameter:
+def weights(
+    shard: Shard, name: str, columns: int, rows: int, total: int, tied: str | None = None, *, fp8: bool = False
+) -> Parameter:
     """Return the weight matrix of this rank, ``columns`` outputs of ``rows`` inputs each.
 
     Examples
@@ -35,7 +42,14 @@ def weights(shard: Shard, name: str, columns: int, rows: int, total: int, tied: 
     >>> weights(shard, "mlp.up", 1536, 768, 3072 * 768).elements
     1179648
     """
-    return Parameter(name=f"{name}.weight", elements=columns * rows, total=total, tied=tied)
+    return Parameter(
+        name=f"{name}.weight",
+        elements=columns * rows,
+        total=total,
+        tied=tied,
+        accumulated=shard.accumulate_bytes > 0,
+        fp8=fp8,
+    )
 
 
 def column_parallel(
@@ -47,8 +61,9 @@ def column_parallel(
     bias: bool = False,
     total_weights: int | None = None,
     tied: str | None = None,
+    allow_fp8: bool = True,
 ) -> Piece:
-    """Return a layer from the whole model width to this rank's ``outputs``.
+    """Return a layer from the whole model hidden to this rank's ``outputs``.
 
     Parameters
     ----------
@@ -63,36 +78,50 @@ def column_parallel(
         Weights in the whole model when padding makes it less than ``total_outputs`` x hidden.
     tied : str, optional
         Parameter of another unit that is the same tensor.
+    allow_fp8 : bool
+        False for layers that stay in the activations' format when training is fp8 (the head).
 
     Examples
     --------
     >>> from simgpu.workload.bundled import bundled_model
     >>> from simgpu.workload.training import Training
-    >>> shard = Shard(model=bundled_model("gpt2"), tp=2, sequence_parallel=True,
+    >>> shard = Shard(model=bundled_model("llama-2-7b"), tp=2, sequence_parallel=True,
     ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1))
-    >>> piece = column_parallel(shard, "up", outputs=1536, total_outputs=3072)
+    >>> piece = column_parallel(shard, "up", outputs=5504, total_outputs=11008)
     >>> [getattr(item, "name", None) or getattr(item, "tag", "ready") for item in piece.backward]
     ['up.regather', 'up.dgrad', 'up.regather', 'up.dgrad_scatter', 'up.wgrad', 'up.dgrad_scatter', 'ready']
     """
-    tokens, hidden, dtype = shard.tokens, shard.model.hidden, shard.training.precision
-    whole = shard.whole_stream_bytes
-    weight = weights(shard, name, outputs, hidden, total_weights or total_outputs * hidden, tied)
+    tokens, hidden = shard.tokens, shard.model.hidden
+    fp8 = allow_fp8 and shard.training.fp8
+    dtype = shard.training.matmul_dtype if allow_fp8 else shard.training.precision
+    whole, gathered = shard.whole_stream_bytes, dtype.bytes * tokens * hidden
+    weight = weights(shard, name, outputs, hidden, total_weights or total_outputs * hidden, tied, fp8=fp8)
     offset = Parameter(name=f"{name}.bias", elements=outputs, total=total_outputs) if bias else None
     forward: list[PassItem] = []
     backward: list[PassItem] = []
+    if fp8:
+        forward += cast_activation(shard, f"{name}.input", shard.own_tokens * hidden, transposed=not shard.scattered)
+    product = Gemm(name=name, m=tokens, n=outputs, k=hidden, dtype=dtype)
+    overlapped = allow_fp8 and shard.overlapped  # the head is no layer of Transformer Engine's
     if shard.scattered:
-        forward += blocking("all_gather", whole, f"{name}.gather")
-        backward.append(Exchange(kind="all_gather", bytes=whole, tag=f"{name}.regather"))
-    forward += [*cast(shard, weight), Gemm(name=name, m=tokens, n=outputs, k=hidden, dtype=dtype)]
+        forward += () if overlapped else blocking("all_gather", gathered, f"{name}.gather")
+        backward.append(Exchange(kind="all_gather", bytes=gathered, tag=f"{name}.regather"))
+    forward += cast(shard, weight)
+    forward += gathered_product(product, shard.tp, gathered, f"{name}.gather") if overlapped else (product,)
+    if fp8:
+        backward += cast_activation(shard, f"{name}.output_gradient", tokens * outputs, transposed=True)
+        backward += weight_casts(shard, weight, "backward")
     backward.append(Gemm(name=f"{name}.dgrad", m=tokens, n=hidden, k=outputs, dtype=dtype, layout="nn"))
     pending = ""
     if shard.scattered:
         pending = f"{name}.dgrad_scatter"
         backward += [Join(tag=f"{name}.regather"), Exchange(kind="reduce_scatter", bytes=whole, tag=pending)]
+        if fp8:
+            backward.append(transpose_gathered(f"{name}.input", tokens * hidden))
     elif shard.tp > 1:
         pending = f"{name}.dgrad_reduce"
         backward.append(Exchange(kind="all_reduce", bytes=whole, tag=pending))
-    backward.append(Gemm(name=f"{name}.wgrad", m=outputs, n=hidden, k=tokens, dtype=dtype, layout="nt"))
+    backward.append(_wgrad(shard, name, outputs, hidden, dtype))
     if offset:
         backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.element * tokens * outputs))
     if pending:
@@ -102,7 +131,7 @@ def column_parallel(
         parameters=(weight, offset) if offset else (weight,),
         forward=tuple(forward),
         backward=tuple(backward),
-        saved_bytes=shard.stream_bytes + cast_bytes(shard, weight),
+        saved_bytes=dtype.bytes * shard.own_tokens * hidden + cast_bytes(shard, weight),
     )
 
 
@@ -125,18 +154,26 @@ def row_parallel(
     >>> [getattr(item, "name", None) or item.tag for item in piece.forward]
     ['down', 'down.reduce', 'down.reduce']
     """
-    tokens, hidden, dtype = shard.tokens, shard.model.hidden, shard.training.precision
-    weight = weights(shard, name, inputs, hidden, total_inputs * hidden)
+    tokens, hidden, fp8, dtype = shard.tokens, shard.model.hidden, shard.training.fp8, shard.training.matmul_dtype
+    weight = weights(shard, name, inputs, hidden, total_inputs * hidden, fp8=fp8)
     offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True) if bias else None
-    forward: list[PassItem] = [*cast(shard, weight), Gemm(name=name, m=tokens, n=hidden, k=inputs, dtype=dtype)]
+    forward: list[PassItem] = []
     backward: list[PassItem] = []
-    if exchange:
+    if fp8:
+        forward += cast_activation(shard, f"{name}.input", tokens * inputs, transposed=True)
+    product = Gemm(name=name, m=tokens, n=hidden, k=inputs, dtype=dtype)
+    dgrad = Gemm(name=f"{name}.dgrad", m=tokens, n=inputs, k=hidden, dtype=dtype, layout="nn")
+    overlapped, whole = exchange and shard.overlapped, shard.whole_stream_bytes
+    forward += cast(shard, weight)
+    forward += scattered_product(product, shard.tp, whole, f"{name}.scatter") if overlapped else (product,)
+    if exchange and not overlapped:
         forward += sum_outputs(shard, name)
         backward += gather_gradient(shard, name)
-    backward += [
-        Gemm(name=f"{name}.dgrad", m=tokens, n=inputs, k=hidden, dtype=dtype, layout="nn"),
-        Gemm(name=f"{name}.wgrad", m=hidden, n=inputs, k=tokens, dtype=dtype, layout="nt"),
-    ]
+    if fp8:
+        backward += cast_activation(shard, f"{name}.output_gradient", tokens * hidden, transposed=True)
+        backward += weight_casts(shard, weight, "backward")
+    backward += gathered_product(dgrad, shard.tp, whole, f"{name}.gradient_gather") if overlapped else (dgrad,)
+    backward.append(_wgrad(shard, name, hidden, inputs, dtype))
     if offset:
         backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.stream_bytes))
     backward.append(ready(weight, offset))
@@ -144,7 +181,19 @@ def row_parallel(
         parameters=(weight, offset) if offset else (weight,),
         forward=tuple(forward),
         backward=tuple(backward),
-        saved_bytes=shard.element * tokens * inputs + cast_bytes(shard, weight),
+        saved_bytes=dtype.bytes * tokens * inputs + cast_bytes(shard, weight),
+    )
+
+
+def _wgrad(shard: Shard, name: str, outputs: int, inputs: int, dtype: DType) -> Gemm:
+    return Gemm(
+        name=f"{name}.wgrad",
+        m=outputs,
+        n=inputs,
+        k=shard.tokens,
+        dtype=dtype,
+        accumulate_bytes=shard.accumulate_bytes,
+        layout="nt",
     )
 
 
@@ -163,15 +212,17 @@ def gather_gradient(shard: Shard, name: str) -> tuple[PassItem, ...]:
 
 
 def cast(shard: Shard, weight: Parameter) -> tuple[MemoryBound, ...]:
-    """Return autocast's copy of a weight in compute dtype, made once per forward; empty when none is needed."""
-    stored = shard.training.param_dtype.bytes
+    """Return the casts of a weight for one forward: autocast's, or fp8's where no copy is kept; empty without any."""
+    if weight.fp8:
+        return weight_casts(shard, weight, "forward")
     if not cast_bytes(shard, weight):
         return ()
+    stored = shard.training.param_dtype.bytes
     return (MemoryBound(name=f"{weight.name}.cast", bytes=weight.elements * (stored + shard.element)),)
 
 
 def cast_bytes(shard: Shard, weight: Parameter) -> int:
     """Return the bytes of autocast's copy of a weight, which lives until its backward."""
-    if shard.cast_weights and shard.training.param_dtype.bytes != shard.element:
+    if shard.cast_weights and not weight.fp8 and shard.training.param_dtype.bytes != shard.element:
         return weight.elements * shard.element
     return 0

@@ -1,21 +1,28 @@
-"""Norms: RMSNorm and LayerNorm over the model width, and RMSNorm over query and key heads."""
+"""Norms: RMSNorm and LayerNorm over the model width, and RMSNorm over query and key heads.
+
+A fused norm reads and writes its tensor (2E B per element). Its backward reads input and output gradient and writes the
+input gradient (3E), and reads both once more for the weight gradients (2E). It keeps its input; the statistics of each
+token (4 or 8 B) are left out.
+
+An unfused RMSNorm is a chain in fp32, as huggingface/transformers models/llama/modeling_llama.py LlamaRMSNorm writes it
+and autograd reverses it: 4E + 28 B per element forward, 8E + 60 B backward in 16 bits. It keeps its input in fp32 and
+its normalised output. LayerNorm is one kernel of PyTorch's in every software generation.
+"""
 
 from __future__ import annotations
 
+from simgpu.workload.elementwise import chain
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import Piece, ready
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import Parameter
 
+FP32 = 4
+ROW_BYTES = 8  # one fp32 number per row, read and written
+
 
 def norm(shard: Shard, name: str) -> Piece:
-    """Return the norm of the residual stream on this rank's tokens; it keeps its input.
-
-    Notes
-    -----
-    Forward reads and writes the stream (2E B per element). Backward reads input and output gradient and writes the
-    input gradient (3E), and reads both once more for the weight gradients (2E). The statistics of each token
-    (4 or 8 B) are left out of what is kept.
+    """Return the norm of the residual stream on this rank's tokens.
 
     Examples
     --------
@@ -26,25 +33,21 @@ def norm(shard: Shard, name: str) -> Piece:
     >>> [op.bytes // (64 * 768) for op in norm(shard, "norm1").forward]
     [4]
     """
-    hidden, stream = shard.model.hidden, shard.stream_bytes
+    hidden = shard.model.hidden
     weight = Parameter(name=f"{name}.weight", elements=hidden, total=hidden, replicated=True)
-    offset = None
-    if shard.model.norm == "layernorm":
-        offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True)
+    layer_norm = shard.model.norm == "layernorm"
+    offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True) if layer_norm else None
+    ops = _normalise(shard, name, shard.own_tokens, hidden, fused=layer_norm or shard.software.fused_norm)
     return Piece(
         parameters=(weight, offset) if offset else (weight,),
-        forward=(MemoryBound(name=name, bytes=2 * stream, pattern="norm"),),
-        backward=(
-            MemoryBound(name=f"{name}.backward", bytes=3 * stream, pattern="norm"),
-            MemoryBound(name=f"{name}.weight_gradient", bytes=2 * stream),
-            ready(weight, offset),
-        ),
-        saved_bytes=stream,
+        forward=ops.forward,
+        backward=(*ops.backward, ready(weight, offset)),
+        saved_bytes=ops.saved_bytes,
     )
 
 
 def query_key_norm(shard: Shard, name: str) -> Piece:
-    """Return Qwen3's RMSNorm of every query and key head; it keeps its input.
+    """Return Qwen3's RMSNorm of every query and key head.
 
     Examples
     --------
@@ -58,19 +61,57 @@ def query_key_norm(shard: Shard, name: str) -> Piece:
     >>> [p.name for p in query_key_norm(shard, "attention").parameters]
     ['attention.query_norm.weight', 'attention.key_norm.weight']
     """
-    width = shard.model.head_dim
-    query, key = (
+    width, fused = shard.model.head_dim, shard.software.fused_norm
+    parameters = tuple(
         Parameter(name=f"{name}.{which}_norm.weight", elements=width, total=width, replicated=True)
         for which in ("query", "key")
     )
-    rotated = shard.element * shard.tokens * (shard.heads + shard.kv_heads) * width
+    query = _normalise(shard, f"{name}.query_norm", shard.tokens * shard.heads, width, fused=fused)
+    key = _normalise(shard, f"{name}.key_norm", shard.tokens * shard.kv_heads, width, fused=fused)
     return Piece(
-        parameters=(query, key),
-        forward=(MemoryBound(name=f"{name}.qk_norm", bytes=2 * rotated, pattern="norm", kernels=2),),
-        backward=(
-            MemoryBound(name=f"{name}.qk_norm.backward", bytes=3 * rotated, pattern="norm", kernels=2),
-            MemoryBound(name=f"{name}.qk_norm.weight_gradient", bytes=2 * rotated, kernels=2),
-            ready(query, key),
-        ),
-        saved_bytes=rotated,
+        parameters=parameters,
+        forward=query.forward + key.forward,
+        backward=(*key.backward, *query.backward, ready(*parameters)),
+        saved_bytes=query.saved_bytes + key.saved_bytes,
+    )
+
+
+def _normalise(shard: Shard, name: str, rows: int, width: int, *, fused: bool) -> Piece:
+    """Return the kernels of one norm over ``rows`` vectors, without parameters."""
+    count, element = rows * width, shard.element
+    if fused:
+        return Piece(
+            forward=(MemoryBound(name=name, bytes=2 * element * count, pattern="norm"),),
+            backward=(
+                MemoryBound(name=f"{name}.backward", bytes=3 * element * count, pattern="norm"),
+                MemoryBound(name=f"{name}.weight_gradient", bytes=2 * element * count),
+            ),
+            saved_bytes=element * count,
+        )
+    cast = 0 if element == FP32 else element + FP32
+    forward = (
+        *chain(name, count, (("input_cast", cast), ("square", 2 * FP32), ("mean", FP32))),
+        MemoryBound(name=f"{name}.rsqrt", bytes=2 * ROW_BYTES * rows, kernels=2),
+        *chain(name, count, (("scale", 2 * FP32), ("output_cast", cast), ("weight", 2 * element))),
+    )
+    into = (
+        ("weight.backward", 2 * element),
+        ("weight_gradient.product", 3 * element),
+        ("weight_gradient.sum", element),
+        ("output_cast.backward", cast),
+        ("scale.backward", 2 * FP32),
+        ("scale.product", 3 * FP32),
+        ("scale.sum", FP32),
+    )
+    out = (
+        ("square.double", 2 * FP32),
+        ("square.backward", 2 * FP32),
+        ("branch_sum", 3 * FP32),
+        ("input_cast.backward", cast),
+    )
+    rsqrt = MemoryBound(name=f"{name}.rsqrt.backward", bytes=4 * ROW_BYTES * rows, kernels=4)
+    return Piece(
+        forward=forward,
+        backward=(*chain(name, count, into), rsqrt, *chain(name, count, out)),
+        saved_bytes=(FP32 + element) * count,
     )

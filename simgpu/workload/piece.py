@@ -42,24 +42,26 @@ class Piece:
         )
 
 
-def blocking(kind: str, payload_bytes: int, tag: str) -> tuple[PassItem, ...]:
+def blocking(kind: str, payload_bytes: int, tag: str, axis: str = "tp") -> tuple[PassItem, ...]:
     """Return an exchange that is waited for at once.
 
     Parameters
     ----------
     kind : str
-        ``all_reduce``, ``all_gather`` or ``reduce_scatter``.
+        As `simgpu.workload.unit.Exchange` has it.
     payload_bytes : int
         Payload of the whole collective.
     tag : str
         Unique within the pass.
+    axis : str
+        Communicator.
 
     Examples
     --------
     >>> [type(item).__name__ for item in blocking("all_reduce", 8, "out")]
     ['Exchange', 'Join']
     """
-    return (Exchange(kind=kind, bytes=payload_bytes, tag=tag), Join(tag=tag))
+    return (Exchange(kind=kind, bytes=payload_bytes, tag=tag, axis=axis), Join(tag=tag))
 
 
 def ready(*parameters: Parameter | None) -> GradientReady:

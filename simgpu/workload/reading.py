@@ -41,16 +41,16 @@ class Reading:
                 return key, self.fields[key]
         return keys[0], None
 
-    def integer(self, *keys: str, default: int | None = None) -> int:
-        """Return a whole number of at least 1; a problem is noted, and 1 returned, when there is none."""
+    def integer(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+        """Return a whole number of at least ``least``; a problem is noted, and 1 returned, when there is none."""
         key, value = self.get(*keys)
         if value is None:
             if default is not None:
                 return default
             self.problem(f"{' or '.join(keys)} is missing")
             return 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.problem(f"{key} = {value!r} must be a whole number of at least 1")
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            self.problem(f"{key} = {value!r} must be a whole number of at least {least}")
             return 1
         return value
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from simgpu.dtypes import DType
 from simgpu.errors import Issue, ScenarioError
 from simgpu.workload.model import Model
+from simgpu.workload.software import DEFAULT, PRESETS, Software
+from simgpu.workload.split_check import split_issues
+from simgpu.workload.splits import WHOLE, Splits
 from simgpu.workload.training import Training
 
 VOCABULARY_MULTIPLE = 128  # Megatron's make-vocab-size-divisible-by, times tp: NVIDIA/Megatron-LM arguments.py
@@ -28,6 +31,14 @@ class Shard:
         Norms and residuals hold 1/tp of the tokens; no effect for tp = 1.
     cast_weights : bool
         Weights stored in another dtype than the arithmetic's are cast once per forward (autocast).
+    software : Software
+        Which ops are one kernel.
+    gradient_buffers : bool
+        Stored gradients live in buffers that a weight-gradient GEMM can add into (Megatron's ``main_grad``).
+    gathered_weights : bool
+        Weights are whole only while their unit runs (FSDP, ZeRO-3); fp8 copies of them cannot be kept.
+    splits : Splits
+        Context and expert parallelism, and whether exchanges are overlapped.
 
     Raises
     ------
@@ -48,6 +59,10 @@ class Shard:
     tp: int
     sequence_parallel: bool
     cast_weights: bool = False
+    software: Software = DEFAULT
+    gradient_buffers: bool = False
+    gathered_weights: bool = False
+    splits: Splits = WHOLE
 
     def __post_init__(self) -> None:
         issues = list(_issues(self))
@@ -60,9 +75,20 @@ class Shard:
         return self.training.precision.bytes
 
     @property
+    def dropout(self) -> bool:
+        """True when hidden layers and attention drop out."""
+        return self.training.dropout > 0
+
+    @property
+    def accumulate_bytes(self) -> int:
+        """Bytes per element of the stored gradient that a weight-gradient GEMM adds into; 0 when it does not."""
+        fused = self.gradient_buffers and self.software.fused_wgrad_accumulation
+        return self.training.grad_dtype.bytes if fused else 0
+
+    @property
     def tokens(self) -> int:
-        """Tokens of one micro-batch, T."""
-        return self.training.tokens
+        """Tokens of one micro-batch on this rank's tensor-parallel group, T: 1/cp of every sequence."""
+        return self.training.tokens // self.splits.cp
 
     @property
     def own_tokens(self) -> int:
@@ -73,6 +99,11 @@ class Shard:
     def scattered(self) -> bool:
         """True when activations between the parallel regions are split over the group."""
         return self.sequence_parallel and self.tp > 1
+
+    @property
+    def overlapped(self) -> bool:
+        """True when the exchanges of that run in chunks beside the GEMMs."""
+        return self.scattered and self.splits.tp_overlap
 
     @property
     def heads(self) -> int:
@@ -90,7 +121,7 @@ class Shard:
     @property
     def attended(self) -> int:
         """Width of this rank's attention output."""
-        return self.heads * self.model.head_dim
+        return self.heads * self.model.value_dim
 
     @property
     def ffn(self) -> int:
@@ -124,7 +155,11 @@ def _issues(shard: Shard) -> list[Issue]:
     model, training, tp = shard.model, shard.training, shard.tp
     if tp < 1:
         return [Issue(field="parallel.tp", value=str(tp), problem="must be at least 1")]
-    issues = []
+    issues = list(
+        split_issues(model, training, shard.software, shard.splits, tp=tp, sequence_parallel=shard.sequence_parallel)
+    )
+    if any(issue.field == "parallel.cp" and shard.splits.cp < 1 for issue in issues):
+        return issues
 
     def indivisible(size: int, what: str) -> None:
         if size % tp:
@@ -138,9 +173,11 @@ def _issues(shard: Shard) -> list[Issue]:
         problem = f"neither divides the {model.kv_heads} key/value heads of {model.name} nor is a multiple of them"
         issues.append(Issue(field="parallel.tp", value=str(tp), problem=problem))
     indivisible(model.ffn, "MLP columns")
+    if model.experts is not None and shard.splits.expert_tp != 1:
+        indivisible(model.experts.ffn, "columns of an expert")
     length = training.sequence_length
-    if shard.scattered and training.tokens % tp:
-        problem = f"the {training.tokens} tokens of a micro-batch cannot be split over tp = {tp}"
+    if shard.scattered and shard.tokens % tp:
+        problem = f"the {shard.tokens} tokens of a micro-batch cannot be split over tp = {tp}"
         issues.append(Issue(field="parallel.sequence_parallel", value="true", problem=problem))
     limits = [(model.sliding_window, "is longer than the sliding attention window, which is not modelled")]
     if model.positions == "learned":
@@ -150,7 +187,14 @@ def _issues(shard: Shard) -> list[Issue]:
         for limit, problem in limits
         if limit is not None and length > limit
     ]
+    if training.fp8 and shard.software.fp8_scaling is None:
+        able = ", ".join(name for name, software in PRESETS.items() if software.fp8_scaling)
+        problem = f"the software generation {shard.software.name} has no fp8"
+        fix = f"set software to one of {able}, or precision to bf16"
+        issues.append(Issue(field="training.precision", value="fp8", problem=problem, fix=fix))
     if training.precision is DType.FP8:
-        problem = "fp8 training (its casts and scaling) is not modelled"
-        issues.append(Issue(field="training.precision", value="fp8", problem=problem, allowed="bf16, fp16, tf32, fp32"))
+        problem = "is no format of activations"
+        issues.append(
+            Issue(field="precision", value="fp8", problem=problem, allowed="bf16, fp16, tf32, fp32", fix="set fp8")
+        )
     return issues

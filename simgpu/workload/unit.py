@@ -13,6 +13,10 @@ class Parameter:
 
     ``tied`` names the parameter of another unit that is the same tensor (GPT-2's head and embedding).
     ``replicated`` says that every tensor-parallel rank holds all of it (norms).
+    ``expert`` marks routed experts' weights, which expert parallelism divides.
+    ``frozen`` says that it is not trained: no gradient, no optimizer state.
+    ``accumulated`` says that its weight-gradient GEMM adds into the stored gradient itself; ``fp8`` that its GEMMs
+    read an fp8 copy of it.
     """
 
     name: str
@@ -20,15 +24,24 @@ class Parameter:
     total: int
     replicated: bool = False
     tied: str | None = None
+    expert: bool = False
+    accumulated: bool = False
+    fp8: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """Start a tensor-parallel collective of ``bytes`` (payload of the whole collective) on the tp stream."""
+    """Start a collective of ``bytes`` (payload of the whole collective) on the stream of an axis.
 
-    kind: str  # all_reduce | all_gather | reduce_scatter
+    ``send_ring`` is a send from every rank to the next, ``bytes`` each, ``copy_ring`` the same by copy engines; of an
+    ``all_to_all`` ``bytes`` is what one rank sends, its own share included.
+    """
+
+    kind: str  # all_reduce | all_gather | reduce_scatter | all_to_all | send_ring | copy_ring
     bytes: int
     tag: str  # unique within one pass
+    axis: str = "tp"  # communicator: tp | cp | ep | dp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +85,8 @@ class Unit:
         Gradients of activations that exist only while this unit runs backward.
     output_bytes : int
         The tensor handed to the next unit by one rank (divided by tp under sequence parallelism).
+    buffer_bytes : int
+        State that is neither trained nor an activation: running statistics of batch norms.
     """
 
     kind: str
@@ -84,6 +99,7 @@ class Unit:
     logits_bytes: int = 0
     backward_bytes: int = 0
     output_bytes: int = 0
+    buffer_bytes: int = 0
 
     @property
     def elements(self) -> int:

@@ -235,13 +235,16 @@ class TestTwoCardsThatDoNotPay:
         )
 
     def test_a_2080_ti_without_its_bridge_gains_nothing(self, topology):
-        # Row 93, huggingface/accelerate#71: 21 s an epoch on one and on two. The batch is the one that implies.
+        # Row 93, huggingface/accelerate#71: 21 s an epoch on one and on two. The batch is unstated: with two sequences
+        # a step the second card loses, with three it gains, each time less than a tenth.
         bare = topology(pair("RTX-2080Ti"), "bare")
         bridged = topology(pair("RTX-2080Ti", bridge="2080Ti bridge pair (2 links)"), "bridged")
-        one, two = self._runs(bare, micro_batch_size=4)
-        assert two.tokens_per_s == pytest.approx(one.tokens_per_s, rel=0.1)
+        one, two = self._runs(bare, micro_batch_size=2)
+        assert 0.9 * one.tokens_per_s < two.tokens_per_s < one.tokens_per_s
+        one, two = self._runs(bare, micro_batch_size=3)
+        assert one.tokens_per_s < two.tokens_per_s < 1.1 * one.tokens_per_s
         assert "host memory" in two.verdict or "PCIe" in two.verdict
-        _, helped = self._runs(bridged, micro_batch_size=4)
+        _, helped = self._runs(bridged, micro_batch_size=3)
         assert helped.tokens_per_s > 1.2 * two.tokens_per_s
         assert max(helped.transfers, key=lambda one: one.bytes).bottleneck == "node0/gpu0->gpu1"
 

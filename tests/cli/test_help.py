@@ -14,6 +14,7 @@ HEAVY = ("numpy", "pandas", "plotly", "networkx", "simpy", "ruamel.yaml")
         (["run", "--help"], HEAVY),  # typer itself reads a command's parameters with pydantic
         (["compare", "-h"], HEAVY),
         (["collective", "--help"], HEAVY),
+        (["ops", "--help"], HEAVY),
     ],
 )
 def test_help_loads_nothing_heavy(arguments, heavy):

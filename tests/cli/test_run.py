@@ -96,6 +96,7 @@ def test_names_with_markup_are_printed_as_they_are(simgpu, tmp_path):
 
 @pytest.mark.parametrize("patience_s", [0.0, 60.0])
 def test_the_progress_bar_shows_only_when_patience_is_over(patience_s, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes standard error for a terminal
     monkeypatch.setattr("simgpu.cli.progress.PATIENCE_S", patience_s)
     with watched(2) as watch:
         watch.begin("first")
@@ -107,8 +108,18 @@ def test_the_progress_bar_shows_only_when_patience_is_over(patience_s, monkeypat
     assert captured.out == ""
 
 
+def test_no_progress_goes_into_a_file(monkeypatch, capsys):
+    monkeypatch.setattr("simgpu.cli.progress.PATIENCE_S", 0.0)
+    with watched(1) as watch:
+        watch.begin("long")
+        watch.wait_shown(10.0)
+        assert not watch.shown
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("cases", [1, 2])
 def test_the_progress_bar_of_one_long_run_moves_and_counts_from_its_beginning(cases, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr("simgpu.cli.progress.PATIENCE_S", 0.05)
     with watched(cases) as watch:
         watch.begin("long")

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from simgpu.cli.grid import Grid
+from simgpu.cli.tables import breakdown_grid
 
 STAGES = (
     "model: {stages: 2, forward_ns: 1 ms, backward_ns: 2 ms}\ncluster: {topology: dgx-a100, gpus: 2}\n"
@@ -24,6 +25,12 @@ def test_cells_are_never_broken(width, capsys):
     assert out.count("71.8 % │") == out.count("100.0 % │") == 9
     assert "│ exposed communication: dp │" in out
     assert all(len(line) <= width for line in out.splitlines())
+
+
+def test_classes_that_would_read_nothing_have_no_row():
+    breakdown = {"compute.gemm": 1e6, "straggler": 0.5, "host": 499.0, "bubble": 600.0}
+    grid = breakdown_grid("t", [("run", breakdown, 1_000_000)])
+    assert grid.labels == ["compute: matrix products", "pipeline bubble", "step"]
 
 
 def test_eight_variants_are_whole_when_piped(simgpu, tmp_path):

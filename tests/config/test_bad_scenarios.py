@@ -43,7 +43,7 @@ def issues(path, **options):
         ("  tp: 2", "  order: tp", "tp", "is not a list"),
         ("  tp: 2", "  order: [tp, dp, xx]", "tp", "parallel.order[2] = xx: is not known"),
         ("  tp: 2", "  data_parallel: none", "tp", "leaves dp = 8 copies"),
-        ("  tp: 2", "  data_parallel: fsdp2", "tp", "allowed: none, ddp, zero1, zero2, zero3, fsdp; fix: use fsdp"),
+        ("  tp: 2", "  data_parallel: fsdp2", "tp", "fsdp1, fsdp, hsdp, distributed_optimizer; fix: use fsdp"),
         ("  tp: 2", "  tensor_model_parallel_size: 2", "tp", "fix: use parallel.tp"),
         ("parallel:\n  tp: 2", "parallel: 2", "parallel", "parallel = 2: is not a mapping of fields"),
         ("global_batch_size: 64", "global_batch_size: 63", "global", "is not a multiple of dp x micro_batch_size"),
@@ -51,7 +51,10 @@ def issues(path, **options):
         ("micro_batch_size: 1", "per_device_train_batch_size: 1", "micro", "fix: use training.micro_batch_size"),
         ("micro_batch_size: 1", "train_micro_batch_size_per_gpu: 1", "micro", "fix: use training.micro_batch_size"),
         ("micro_batch_size: 1", "gradient_accumulation_steps: 1", "micro", "fix: use training.gradient_accumulation"),
-        ("micro_batch_size: 1", "precision: fp8", "micro", "SimGPU 0.1 does not simulate fp8 arithmetic"),
+        ("micro_batch_size: 1", "precision: fp8", "micro", "A100-SXM4-80GB (Ampere) has no fp8 arithmetic"),
+        ("micro_batch_size: 1", "optimizer: lion", "micro", "training.optimizer = lion: is not known"),
+        ("micro_batch_size: 1", "dropout: 1", "micro", "is no probability of dropping out; allowed: from 0 to below 1"),
+        ("micro_batch_size: 1", "dropout: -0.1", "micro", "training.dropout = -0.1: is negative"),
         ("micro_batch_size: 1", "precision: float16", "micro", "fix: use fp16"),
         ("micro_batch_size: 1", "precision: 16", "micro", "training.precision = 16: is not known"),
         ("sequence_length: 4096", "sequence_length: 4 KiB", "sequence", "unknown unit 'KiB'"),
@@ -91,22 +94,8 @@ def test_a_mistake_is_answered_with_its_line_and_a_way_out(write, old, new, line
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ("  cp: 2\n", "SimGPU 0.1 does not simulate context parallelism; allowed: 1"),
-        ("  ep: 2\n", "does not simulate expert parallelism"),
-        ("  virtual_stages: 2\n", "does not simulate interleaved pipeline stages"),
-        ("  tp_overlap: true\n", "does not simulate overlapped tensor parallelism; allowed: false"),
-        ("  schedule: ZBH1\n", "does not simulate this pipeline schedule; allowed: 1f1b, gpipe"),
-        ("  data_parallel: hsdp\n", "does not simulate this kind of data parallelism"),
-        ("distributed_optimizer: {overlap_grad_reduce: true}\n", "does not simulate Megatron's distributed optimizer"),
-        ("zero: {offload_optimizer: {device: cpu}}\n", "does not simulate optimizer offload"),
-        ("software: te\n", "does not simulate this software generation; allowed: flash"),
-        ("software: {preset: eager}\n", "does not simulate this software generation; allowed: flash"),
-        ("software: {host_issue_ns: 5 us}\n", "does not simulate the host's issue cost"),
-        ("costs: {table: ops.csv}\n", "does not read measured op tables"),
         ("perturb: {seed: 1}\n", "does not simulate random disturbances"),
-        ("sweep: {parallel.tp: [1, 2]}\n", "does not run sweeps"),
-        ("measured: {step_time_s: 1.4}\n", "does not compare with published values"),
-        ("variants: [{name: a, measured: {step_time_s: 1.4}}]\n", "does not compare with published values"),
+        ("sweep: {parallel.tp: [1, 2]}\n", "sweep: is a grid of many runs; fix: play it with simgpu sweep"),
     ],
 )
 def test_what_is_not_simulated_is_refused_by_name(write, add, words):
@@ -378,3 +367,19 @@ def test_the_message_does_not_depend_on_the_run(write):
     assert issues(path) == issues(path)
     with pytest.raises(ScenarioError):
         load_scenario(path)
+
+
+@pytest.mark.parametrize(
+    ("add", "words"),
+    [
+        ("  cp: 3\n", "does not divide the 8 GPUs; allowed: parallel.cp one of 1, 2, 4"),
+        ("  cp: 2\n  data_parallel: none\n", "leaves dp x cp = 4 copies of the model"),
+        ("  cp: 2\n  cp_comm_type: ring\n", "allowed: p2p, a2a, all_gather"),
+        ("  cp: 2\n  order: [pp, dp, tp]\n", "does not name each axis once; allowed: pp, dp, cp and tp"),
+        ("  ep: 2\n", "means nothing to llama-2-7b, which has no experts"),
+        ("  expert_tp: 1\n", "means nothing to llama-2-7b, which has no experts"),
+    ],
+)
+def test_context_and_expert_degrees_that_do_not_fit(write, add, words):
+    texts = [str(issue) for issue in issues(write(add=add))]
+    assert any(words in text for text in texts), texts

@@ -146,4 +146,4 @@ def test_the_longest_synthetic_steps_are_simulated_in_64_bits(stages, steps):
 def test_the_bounds_leave_room_for_each_other():
     assert LARGEST_LAYERS <= LARGEST_PASSES
     assert LARGEST_ACCUMULATION <= LARGEST_PASSES
-    assert max(bundled_model(name).vocab for name in bundled_models()) * 10 < LARGEST_WIDTH
+    assert max(bundled_model(name).dimensions["vocab"] for name in bundled_models()) * 10 < LARGEST_WIDTH

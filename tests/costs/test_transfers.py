@@ -44,11 +44,13 @@ def test_measured_time_is_the_knee_of_the_table():
     assert small.latency_ns == pytest.approx(25_800 + 4_470, abs=1)
 
 
-def test_measured_time_never_beats_the_links():
+def test_no_time_beats_the_links_and_none_is_called_measured_on_others():
     machine = description("dgx-a100")
     machine["links"][0]["bandwidth_gb_per_s"] = 100
     cluster = build_cluster(machine, nodes=1, gpus=None)
-    assert collective(cluster, tuple(range(8)), "all_reduce", 512 * 10**6).stream_ns == round(1.75 * 512e6 / 100)
+    cost = collective(cluster, tuple(range(8)), "all_reduce", 512 * 10**6)
+    assert cost.source == "constructed"
+    assert round(1.75 * 512e6 / 100) <= cost.stream_ns < 1.05 * 1.75 * 512e6 / 100
 
 
 def test_group_sizes_without_a_row_are_constructed():

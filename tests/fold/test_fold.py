@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simgpu.engine import play
 from simgpu.fold import fold
 from simgpu.program import Load, Record, Wait
-from tests.programs import all_reduce, cost, program, reduce_key, role, work
+from tests.programs import all_reduce, cost, hosted, program, reduce_key, role, work
 
 
 def pairs(durations, capacity=10**9, latency=7):
@@ -107,3 +107,24 @@ def test_reruns_are_identical(steps):
     first, second = play(pairs([10, 17])), play(pairs([10, 17]))
     assert times(first) == times(second)
     assert first.flows.rate_per_ns.tolist() == second.flows.rate_per_ns.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from([10, 17, 40]), min_size=1, max_size=4),
+    st.sampled_from([3 * 10**8, 10**10]),
+    st.sampled_from([1, 9, 60]),
+)
+def test_folding_keeps_what_the_cpu_does(durations, capacity, issue_ns):
+    bare = pairs(durations, capacity)
+    whole = replace(
+        bare, roles=tuple(replace(r, streams=_frozen(hosted(dict(r.streams), issue_ns))) for r in bare.roles)
+    )
+    full, folded = play(whole), play(fold(whole))
+    assert full.step_ends_ns == folded.step_ends_ns
+    assert times(full) == times(folded)
+    assert issue_ns < 60 or times(full) != times(play(bare))
+
+
+def _frozen(streams):
+    return {name: tuple(items) for name, items in streams.items()}

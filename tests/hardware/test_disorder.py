@@ -141,3 +141,47 @@ def test_two_racks_of_72_have_a_nic_for_each_gpu(kind, algo):
     ports = [size for link, size in links if "/nic" in link.source and "/leaf" in link.target]
     assert len(ports) == 144, "every NIC carries its part, though a GPU reaches only its own tray's by PCIe"
     assert max(ports) <= 1.01 * min(ports) or algo == "tree" or cost.algorithm == "nvls_tree"
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "broadcast"])
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_a_fault_counts_on_its_own_node_and_the_same_on_each(kind, share):
+    whole, size = bundled("dgx-a100", 3), 10**9
+
+    def time_ns(cluster, node):
+        cost = collective(cluster, tuple(range(8 * node, 8 * node + 8)), kind, size)
+        return cost.latency_ns + cost.stream_ns
+
+    healthy = time_ns(whole, 0)
+    for node in range(3):
+        cluster = disordered(whole, [Disorder(link=f"node{node}/gpu0<->nvswitch0", share=share)])
+        times = [time_ns(cluster, other) for other in range(3)]
+        assert times[node] > 1.5 * healthy
+        assert [time for other, time in enumerate(times) if other != node] == [healthy, healthy]
+        assert times[node] == time_ns(disordered(whole, [Disorder(link="node0/gpu0<->nvswitch0", share=share)]), 0)
+
+
+def test_a_hierarchical_all_reduce_feels_one_slow_rail_as_much_whichever_it_is():
+    whole, hierarchical = bundled("dgx-a100", 2), replace(CURRENT, algo="hierarchical")
+
+    def time_ns(*rails):
+        slow = [Disorder(link=f"node0/nic{rail}<->pod0/leaf{rail}", share=0.25) for rail in rails]
+        cost = collective(disordered(whole, slow), tuple(range(16)), "all_reduce", 2**30, hierarchical)
+        return cost.latency_ns + cost.stream_ns
+
+    assert time_ns(0) == time_ns(3) == time_ns(*range(8)) > 1.5 * time_ns()
+
+
+def test_only_links_as_they_were_measured_take_a_measured_time():
+    whole = bundled("dgx-h100", 1)
+    assert collective(whole, tuple(range(8)), "all_reduce", 10**9).source == "measured"
+    slow = disordered(whole, [Disorder(link="node0/gpu0->nvswitch0", share=0.8)])
+    assert collective(slow, tuple(range(8)), "all_reduce", 10**9).source == "constructed"
+    assert (
+        collective(slow, (1, 2, 3), "all_reduce", 10**9).source
+        == collective(whole, (1, 2, 3), "all_reduce", 10**9).source
+    )
+    few = description("dgx-h100")
+    few["links"][0]["count"] = 4
+    cost = collective(build_cluster(few, nodes=1, gpus=None), tuple(range(8)), "all_reduce", 10**9)
+    assert cost.source == "constructed"

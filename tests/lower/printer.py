@@ -3,9 +3,11 @@
 One stream is a list of tokens:
 
 * ``F0 block 1``, ``B1 head``, ``R0 block 0``: forward, backward, recomputation of a unit for one micro-batch;
+  ``I1 head`` and ``W1 head`` where backward is split;
 * ``flatten gradients@1 = 328192``: any other run of kernels, its micro-batch where it has one, the bytes it moves;
 * ``gather block 0@1 = all_gather 82176``: a collective, its kind and its bytes;
-* ``send F0 = 4096 to 1``, ``recv B0 = 4096 from 1``: a message, its tag, bytes and peer;
+* ``send F0 = 4096 to 1``, ``recv B0 = 4096 from 1``: a message, its direction, micro-batch, bytes and peer, and where
+  ranks hold several stages ``send F1.0``: that of stage 1;
 * ``<gather block 0@1>``: wait until another stream has done that (what its Record follows; ``after <...>`` when that
   is itself a wait, ``begin`` when it is the start of the step);
 * ``+4096 activations``, ``-4096 activations``: memory, when asked for.
@@ -17,12 +19,13 @@ from collections import Counter
 
 from simgpu.program import COMPUTE, Alloc, Collective, Compute, Free, Record, Recv, Send, Wait
 
-LETTERS = {"forward": "F", "backward": "B", "recompute": "R"}
+LETTERS = {"forward": "F", "backward": "B", "recompute": "R", "input gradient": "I", "weight gradient": "W"}
 
 
 def streams(role, *, memory=False):
     """Return {stream: [token, ...]} of a role."""
-    named = {name: list(_named(instructions)) for name, instructions in role.streams.items()}
+    several = len(role.stages) > 1
+    named = {name: list(_named(instructions, several)) for name, instructions in role.streams.items()}
     recorded = {}  # event -> where its Record is
     for stream, instructions in named.items():
         for index, (item, _) in enumerate(instructions):
@@ -59,18 +62,21 @@ def golden(text):
     return found
 
 
-def _named(instructions):
+def _named(instructions, several=False):
     seen = Counter()
     for item in instructions:
         if isinstance(item, Compute) and item.unit:
-            assert item.name == f"{item.phase} {item.unit}"
-            name = f"{LETTERS[item.phase]}{item.microbatch} {item.unit}"
+            what = item.name.removesuffix(f" {item.unit}")
+            assert what == item.phase or (what in LETTERS and item.phase == "backward")
+            name = f"{LETTERS[what]}{item.microbatch} {item.unit}"
         elif isinstance(item, Compute | Collective):
             name = item.name + (f"@{item.microbatch}" if item.microbatch >= 0 else "")
         elif isinstance(item, Send | Recv):
-            direction = {"F": "forward", "B": "backward"}[item.tag[0]]
-            assert item.name == f"{type(item).__name__.lower()} {direction} {item.microbatch}"
-            name = f"{type(item).__name__.lower()} {item.tag}"
+            direction, stage = {"F": "forward", "B": "backward"}[item.tag[0]], item.tag[1:].split(".")[0]
+            of = f" of stage {stage}" if several else ""
+            assert item.name == f"{type(item).__name__.lower()} {direction} {item.microbatch}{of}"
+            tag = item.tag if several else f"{item.tag[0]}{item.microbatch}"
+            name = f"{type(item).__name__.lower()} {tag}"
         else:
             yield item, ""
             continue
@@ -85,7 +91,7 @@ def _token(stream, item, name, event, memory):
         assert item.communicator == stream, "a communicator has a stream of its own"
         return f"{name} = {item.kind} {item.bytes}"
     if isinstance(item, Send | Recv):
-        assert stream.startswith(f"{item.communicator} "), "one stream per direction"
+        assert stream.startswith(f"{item.communicator} "), "one stream to and one from each neighbour"
         return f"{name} = {item.bytes} {'to' if isinstance(item, Send) else 'from'} {item.peer}"
     if isinstance(item, Wait):
         return f"<{event(item.event)}>"

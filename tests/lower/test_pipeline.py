@@ -26,8 +26,8 @@ def test_1f1b_posts_a_send_with_the_next_receive_and_waits_for_both():
                  <recv B0> | <send F1>                       -- send_forward_recv_backward, both waited for
                  B0 block 0 | B0 embedding                   -- nothing to send
                  <recv B1> | B1 block 0 | B1 embedding
-        pp send forward: <F0 block 0> | send F0 = {STREAM} to 1 | <F1 block 0> | send F1 = {STREAM} to 1
-        pp recv backward: <F1 block 0> | recv B0 = {STREAM} from 1   -- posted with the send of F1
+        pp send to 1: <F0 block 0> | send F0 = {STREAM} to 1 | <F1 block 0> | send F1 = {STREAM} to 1
+        pp recv from 1: <F1 block 0> | recv B0 = {STREAM} from 1   -- posted with the send of F1
                           <B0 embedding> | recv B1 = {STREAM} from 1
         {FIRST}
         """
@@ -38,8 +38,8 @@ def test_1f1b_posts_a_send_with_the_next_receive_and_waits_for_both():
                  <recv F1> | <send B0>                       -- send_backward_recv_forward
                  F1 block 1 | F1 head | B1 head | B1 block 1
                  <send B1>                                   -- before the optimizer
-        pp recv forward: <begin> | recv F0 = {STREAM} from 0 | <B0 block 1> | recv F1 = {STREAM} from 0
-        pp send backward: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
+        pp recv from 0: <begin> | recv F0 = {STREAM} from 0 | <B0 block 1> | recv F1 = {STREAM} from 0
+        pp send to 0: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
         {LAST}
         """
     )
@@ -52,8 +52,9 @@ def test_overlap_p2p_posts_receives_ahead_and_never_waits_for_sends():
         compute: F0 embedding | F0 block 0 | F1 embedding | F1 block 0
                  <recv B0> | B0 block 0 | B0 embedding
                  <recv B1> | B1 block 0 | B1 embedding
-        pp send forward: <F0 block 0> | send F0 = {STREAM} to 1 | <F1 block 0> | send F1 = {STREAM} to 1
-        pp recv backward: recv B0 = {STREAM} from 1 | recv B1 = {STREAM} from 1   -- after nothing of this step
+        pp send to 1: <F0 block 0> | send F0 = {STREAM} to 1 | <F1 block 0> | send F1 = {STREAM} to 1
+        pp recv from 1: <F0 block 0> | recv B0 = {STREAM} from 1    -- while F1 runs
+                        <F1 block 0> | recv B1 = {STREAM} from 1    -- while B0 runs
         {FIRST}
         """
     )
@@ -61,8 +62,9 @@ def test_overlap_p2p_posts_receives_ahead_and_never_waits_for_sends():
         f"""
         compute: <recv F0> | F0 block 1 | F0 head | B0 head | B0 block 1
                  <recv F1> | F1 block 1 | F1 head | B1 head | B1 block 1
-        pp recv forward: recv F0 = {STREAM} from 0 | recv F1 = {STREAM} from 0
-        pp send backward: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
+        pp recv from 0: recv F0 = {STREAM} from 0                   -- after nothing of this step
+                        <F0 head> | recv F1 = {STREAM} from 0       -- while B0 runs
+        pp send to 0: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
         {LAST}
         """
     )
@@ -76,8 +78,8 @@ def test_gpipe_runs_all_forwards_first():
                  <recv F1> | F1 block 1 | F1 head            -- the last stage sends nothing forward
                  B0 head | B0 block 1 | <send B0>            -- waited for before the next backward
                  B1 head | B1 block 1 | <send B1>
-        pp recv forward: <begin> | recv F0 = {STREAM} from 0 | <F0 head> | recv F1 = {STREAM} from 0
-        pp send backward: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
+        pp recv from 0: <begin> | recv F0 = {STREAM} from 0 | <F0 head> | recv F1 = {STREAM} from 0
+        pp send to 0: <B0 block 1> | send B0 = {STREAM} to 0 | <B1 block 1> | send B1 = {STREAM} to 0
         {LAST}
         """
     )
@@ -104,4 +106,4 @@ def test_a_middle_stage_has_both_neighbours():
 @pytest.mark.parametrize(("sequence_parallel", "size"), [(False, STREAM), (True, STREAM // 2)])
 def test_a_message_is_the_residual_stream_of_one_rank(sequence_parallel, size):
     first = roles(gpus=4, tp=2, pp=2, sequence_parallel=sequence_parallel)[0]
-    assert streams(first)["pp send forward"][1] == f"send F0 = {size} to 1"
+    assert streams(first)["pp send to 1"][1] == f"send F0 = {size} to 1"

@@ -7,7 +7,7 @@ from tests.lower.tiny import STREAM, TOKENS, roles
 # and down's input (2), and 4 B of softmax statistics per head and token.
 STATISTICS = 4 * 4 * TOKENS
 KEPT = (5 + 3 + 4 + 2) * STREAM + STATISTICS
-WORKING = (3 * 2 + 2) * STREAM  # gradients of three MLP-wide tensors (2 streams each) and of two streams
+WORKING = (2 * 2 + 2) * STREAM  # gradients of two MLP-wide tensors (2 streams each) and of two streams
 LOGITS, LOGITS_GRADIENT = 6 * TOKENS * 256, 4 * TOKENS * 256
 
 
@@ -91,7 +91,7 @@ def test_full_recomputation_keeps_the_input_only():
             f"""
         compute: +{WORKING} backward gradients | +{again} recomputed activations
                  R0 block 1 | B0 block 1
-                 -{again} recomputed activations | -{WORKING} backward gradients | -{STREAM} activations
+                 -{WORKING} backward gradients | -{again} recomputed activations | -{STREAM} activations
                  +{WORKING} backward gradients
         """
         )["compute"]

@@ -2,6 +2,10 @@
 
 import pytest
 
+from simgpu.config import load_cases
+from simgpu.lower import lower
+from simgpu.lower.gradients import SEARCH_NS
+from simgpu.program import HOST, Issue
 from tests.lower.printer import golden, kernels, streams
 from tests.lower.tiny import ALL, DOWN, EMBEDDING, GATE_UP, NORM, OUT, QKV, roles
 
@@ -66,7 +70,10 @@ def test_pytorch_ddp_without_a_cap_starts_with_one_mebibyte():
 
 
 def test_megatron_ddp_reduces_its_main_gradients_without_copies():
-    """Stage 0 of two (embedding, block 0) and stage 1 (block 1, head); each bucket of 39,322 elements as above."""
+    """Stage 0 of two (embedding, block 0) in buckets of 39,322 elements as above; stage 1 (block 1, head) in one.
+
+    Only on the first stage is the end of backward the end of the step's; Megatron cuts nothing elsewhere.
+    """
     first, last = roles(gpus=4, pp=2, data_parallel="ddp", ddp=SMALL_BUCKETS)
     block = DOWN + GATE_UP + NORM + OUT + QKV + NORM
     held = block + EMBEDDING
@@ -88,9 +95,7 @@ def test_megatron_ddp_reduces_its_main_gradients_without_copies():
     ]
     assert streams(last)["dp"] == [
         "<B1 block 1>",
-        f"reduce gradients to mlp.gate_up.weight@1 = all_reduce {4 * FIRST}",
-        "<B1 block 1 #2>",
-        f"reduce gradients to norm1.weight@1 = all_reduce {4 * (NORM + OUT + QKV + NORM)}",
+        f"reduce gradients to norm1.weight@1 = all_reduce {4 * (block + NORM + EMBEDDING)}",
     ]
     assert not any("flatten" in token for role in (first, last) for token in streams(role)["compute"])
     assert "buckets" not in first.resident_bytes
@@ -150,3 +155,98 @@ def test_what_keeping_a_gradient_moves_per_element(wanted, first, later):
                 if kernel.name.endswith(".grad_accumulate"):
                     moved[item.microbatch] += kernel.bytes
     assert moved == {0: first * ALL, 1: later * ALL}
+
+
+def issues(role):
+    return [item for item in role.streams[HOST] if isinstance(item, Issue)]
+
+
+def one_step(**ddp):
+    (role,) = roles(data_parallel="ddp", ddp={**SMALL_BUCKETS, **ddp})
+    return streams(role)
+
+
+def test_without_no_sync_every_micro_batch_reduces_and_waits():
+    found = one_step(no_sync=False)
+    waits = [token for token in found["compute"] if token.startswith(("<", "unflatten"))]
+    assert waits == [
+        "<reduce gradients to embedding.weight@0>",
+        f"unflatten gradients@0 = {8 * ALL}",
+        "<reduce gradients to embedding.weight@1>",
+        f"unflatten gradients@1 = {8 * ALL}",
+    ]
+    assert len([token for token in found["dp"] if "all_reduce" in token]) == 6
+
+
+def test_a_bucket_view_is_not_copied_back():
+    found = one_step(gradient_as_bucket_view=True)
+    assert [token for token in found["compute"] if "flatten" in token] == [
+        f"flatten gradients@1 = {8 * FIRST}",
+        f"flatten gradients@1 #2 = {8 * SECOND}",
+        f"flatten gradients@1 #3 = {8 * THIRD}",
+    ]
+
+
+def test_the_search_for_unused_weights_keeps_the_first_buckets_and_reduces_a_map():
+    """Registration order is filled from the front: the bucket that leaves last is full, the first holds the rest."""
+    found = one_step(find_unused_parameters=True)
+    reduced = [int(token.split()[-1]) for token in found["dp"] if "all_reduce" in token]
+    full = EMBEDDING + NORM + QKV + OUT + NORM + GATE_UP  # embedding, block 0 up to gate_up
+    second = DOWN + NORM + QKV + OUT + NORM + GATE_UP
+    assert reduced == [4 * (ALL - full - second), 4 * second, 4 * full, 4 * 15]  # 15 weight tensors
+    assert found["dp"][-1].startswith("reduce map of used weights")
+    assert found["compute"][-4] == "<reduce map of used weights to embedding.weight@1>"
+    static = one_step(find_unused_parameters=True, static_graph=True)
+    assert static == one_step()
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_the_search_is_the_cpus_work_between_forward_and_backward(static):
+    (role,) = roles(
+        data_parallel="ddp",
+        ddp={"find_unused_parameters": True, "static_graph": static},
+        software={"host_issue_ns": 7000},
+    )
+    issued = [(issue.op_ns, role.streams[issue.stream][issue.instruction]) for issue in issues(role)]
+    searches = [index for index, (_, item) in enumerate(issued) if item.name == "find unused weights"]
+    if static:
+        assert not searches
+        return
+    (at,) = searches  # not in the first micro-batch, which does not reduce
+    assert issued[at][0] == 15 * SEARCH_NS
+    assert (issued[at - 1][1].name, issued[at + 1][1].name) == ("forward head", "backward head")
+
+
+def resnet(**options):
+    (case,) = load_cases(
+        {
+            "name": "resnet",
+            "model": "resnet-18",
+            "cluster": {"topology": "dgx-a100", "gpus": 2},
+            "training": {"micro_batch_size": 2, "gradient_accumulation": 2, "precision": "fp32"},
+            "parallel": {"data_parallel": "ddp"},
+            "ddp": options,
+        }
+    )
+    (role,) = lower(case.cluster, case.model, case.training, case.strategy, software=case.software).roles
+    return streams(role)
+
+
+def test_buffers_of_batch_norms_are_broadcast_before_the_first_forward_of_a_step():
+    """The forward after a micro-batch under no_sync does not synchronise them (distributed.py, _sync_buffers)."""
+    size = 8 * 4800 + 20 * 8
+    found = resnet()
+    assert found["compute"][:4] == [
+        f"flatten buffers@0 = {2 * size}",
+        "<broadcast buffers@0>",
+        f"unflatten buffers@0 = {2 * size}",
+        "F0 embedding",
+    ]
+    assert found["dp"][:2] == ["<flatten buffers@0>", f"broadcast buffers@0 = broadcast {size}"]
+    assert sum("broadcast" in token for token in found["dp"]) == 1
+    assert [int(token.split()[-1]) for token in found["dp"] if "all_reduce" in token] == [
+        2_052_000,
+        28_852_224,
+        15_853_824,
+    ]
+    assert resnet(broadcast_buffers=False)["compute"][0] == "F0 embedding"

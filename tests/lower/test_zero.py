@@ -1,5 +1,8 @@
 """Orders of DeepSpeed's ZeRO stages."""
 
+import pytest
+
+from simgpu.program import HOST, Collective, Wait
 from tests.lower.printer import golden, streams
 from tests.lower.tiny import ALL, BLOCK, DOWN, EMBEDDING, GATE_UP, HEAD, NORM, OUT, QKV, roles
 
@@ -19,7 +22,9 @@ def test_buckets_by_hand():
 
 
 def zero(stage, *, overlap_comm=None, allgather_bucket_size=None, **wanted):
+    third = {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 1} if stage == 3 else {}
     options = {
+        **third,  # nothing stays gathered, one unit ahead: the whole model is smaller than DeepSpeed's defaults
         "reduce_bucket_size": BUCKET,
         "overlap_comm": overlap_comm,
         "allgather_bucket_size": allgather_bucket_size,
@@ -111,9 +116,11 @@ def test_zero2_reduces_in_every_microbatch():
     assert role.resident_bytes["buckets"] == 2 * BUCKET
 
 
-def test_zero2_with_overlap_waits_once_before_the_norm():
-    wanted = "".join(zero2_backward(m, blocking=False) + zero2_reductions(m) for m in (0, 1))
-    wanted += "compute: <add reduced shard@1 #3>"
+def test_zero2_with_overlap_waits_at_the_end_of_every_backward():
+    wanted = "".join(
+        zero2_backward(m, blocking=False) + f"\ncompute: <add reduced shard@{m} #3>\n" + zero2_reductions(m)
+        for m in (0, 1)
+    )
     role = zero(2, overlap_comm=True)
     assert streams(role) == golden(wanted + STEP + GATHER)
     assert role.resident_bytes["buckets"] == 2 * 2 * BUCKET, "two buckets alternate"
@@ -154,9 +161,9 @@ def zero3_reduction(m, number, name, elements, repeat=""):
 
 def test_zero3_fetches_the_next_unit_while_this_one_computes():
     wanted = ""
-    for m, before in ((0, "begin"), (1, "flatten gradients@0 #3")):
+    for m, before in ((0, "begin"), (1, "after <add reduced shard@0 #3>")):
         spread = f"spread gathered weights@{m}"  # a unit's weights have arrived; the next gather goes out beside it
-        wanted += zero3_compute(m, blocking=False)
+        wanted += zero3_compute(m, blocking=False) + f"\ncompute: <add reduced shard@{m} #3>\n"
         wanted += zero3_gather(m, "", "embedding", EMBEDDING, before)
         wanted += zero3_gather(m, " #2", "block 0", BLOCK, spread)
         wanted += zero3_gather(m, " #3", "block 1", BLOCK, f"{spread} #2")
@@ -168,9 +175,8 @@ def test_zero3_fetches_the_next_unit_while_this_one_computes():
         wanted += zero3_gather(m, " #8", "embedding", EMBEDDING, f"{spread} #7", " #2")
         wanted += zero3_reduction(m, " #2", "attention.qkv.weight", SECOND, " #2")
         wanted += zero3_reduction(m, " #3", "embedding.weight", THIRD)
-    wanted += "compute: <add reduced shard@1 #3>"  # and no gather after the step: weights stay sharded
     role = zero(3)
-    assert streams(role) == golden(wanted + STEP)
+    assert streams(role) == golden(wanted + STEP)  # and no gather after the step: weights stay sharded
     assert role.resident_bytes["buckets"] == 2 * 2 * BUCKET, "overlap_comm is on by default at stage 3"
 
 
@@ -198,3 +204,82 @@ def test_without_an_optimizer_no_weights_are_gathered_after_the_step():
     role = zero(1, training={"optimizer": "none"})
     assert streams(role)["compute"][-1] == "<reduce gradients to embedding.weight@1>"
     assert not any("gather" in token for token in streams(role)["dp"])
+
+
+def gathers(role, m=0):
+    return [token for token in streams(role)["dp"] if token.startswith("gather ") and f"@{m}" in token]
+
+
+def stage3(**options):
+    plain = {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 1}
+    (role,) = roles(data_parallel="zero3", zero={**plain, **options})
+    return role
+
+
+@pytest.mark.parametrize(
+    ("elements", "starts"),
+    [
+        (1, ["begin", "#1", "#2", "#3"]),  # one unit ahead
+        (EMBEDDING, ["begin", "#1", "#2", "#3"]),  # a block is more than that
+        (BLOCK + 1, ["begin", "#1", "#1", "#2"]),  # one block is not enough: two
+        (ALL, ["begin", "#1", "#1", "#1"]),  # everything at once
+        (0, ["begin", "F0 embedding", "F0 block 0", "F0 block 1"]),  # nothing ahead
+    ],
+)
+def test_the_prefetch_bucket_says_how_many_elements_are_fetched_ahead(elements, starts):
+    """Each gather's shard is cast as soon as what was asked for before it has begun: the first spread is #1."""
+    dp = streams(stage3(stage3_prefetch_bucket_size=elements))["dp"]
+    waits = [token[1:-1] for token in dp if token.startswith("<")][:4]
+    spread = {"spread gathered weights@0": "#1"} | {f"spread gathered weights@0 #{i}": f"#{i}" for i in (2, 3, 4)}
+    assert [spread.get(wait, wait) for wait in waits] == starts
+
+
+def test_no_more_than_the_live_parameters_are_fetched_ahead():
+    """The embedding is whole; with block 0 that is 57,472 elements, with block 1 98,560."""
+    dp = streams(stage3(stage3_prefetch_bucket_size=ALL, stage3_max_live_parameters=EMBEDDING + BLOCK))["dp"]
+    waits = [token[1:-1] for token in dp if token.startswith("<")][:3]
+    assert waits == ["begin", "spread gathered weights@0", "F0 block 0"]
+
+
+def test_small_weights_stay_gathered_and_are_gathered_once_a_step():
+    """Up to 4,096 elements: the norms and the attention's output projection."""
+    role = stage3(stage3_param_persistence_threshold=OUT)
+    small = 5 * NORM + 2 * OUT
+    assert gathers(role)[1] == f"gather block 0@0 = all_gather {2 * (BLOCK - 2 * NORM - OUT)}"
+    assert gathers(role)[3] == f"gather head@0 = all_gather {2 * (HEAD - NORM)}"
+    assert streams(role)["dp"][-1] == f"gather updated weights = all_gather {2 * small}"
+    assert streams(role)["compute"][-1] == "<gather updated weights>"
+    assert role.resident_bytes["weights"] == 2 * ALL // 2 + 2 * small
+
+
+def test_by_default_a_small_model_stays_whole():
+    """Every weight has fewer than DeepSpeed's 100,000 elements."""
+    (role,) = roles(data_parallel="zero3")
+    assert not gathers(role)
+    assert role.resident_bytes["weights"] == 2 * ALL // 2 + 2 * ALL
+
+
+def moved(role):
+    """Bytes over the ring of two ranks per step: twice a payload for an all-reduce, once for the others, halved."""
+    factors = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+    return sum(
+        factors[item.kind] * item.bytes // 2
+        for item in role.streams["dp"]
+        if isinstance(item, Collective) and item.communicator == "dp"
+    )
+
+
+def test_zero3_moves_half_as_much_again_as_ddp_per_micro_step():
+    (plain,) = roles(data_parallel="ddp", training={"gradient_accumulation": 1, "reduce_dtype": "bf16"})
+    assert moved(plain) == 2 * ALL * 2 // 2
+    assert moved(stage3()) == 2 * 1.5 * moved(plain), "two micro-steps"
+    assert moved(zero(1, training={"gradient_accumulation": 1})) == moved(plain), "reduce-scatter and all-gather"
+
+
+@pytest.mark.parametrize(
+    ("stage", "overlap", "waits"),
+    [(1, None, 1), (2, False, 1), (2, True, 1 + 2), (3, None, 1 + 2)],  # the norm, and every backward
+)
+def test_when_the_cpu_waits_for_the_gpu(stage, overlap, waits):
+    role = zero(stage, overlap_comm=overlap, software={"host_issue_ns": 7000})
+    assert len([item for item in role.streams[HOST] if isinstance(item, Wait)]) == waits

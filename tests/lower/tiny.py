@@ -15,9 +15,13 @@ STREAM = 2 * TOKENS * 64  # bytes of the residual stream in bf16
 assert (BLOCK, EMBEDDING, HEAD, ALL, STREAM) == (41088, 16384, 16448, 115008, 4096)
 
 
-def tiny(*, model=None, training=None, gpus=2, **parallel):
-    """Two micro-batches of 32 tokens on one dgx-a100 node; ``zero``, ``ddp`` and ``fsdp`` are option blocks."""
-    options = {name: parallel.pop(name) for name in ("zero", "ddp", "fsdp") if name in parallel}
+def tiny(*, model=None, training=None, software=None, gpus=2, **parallel):
+    """Two micro-batches of 32 tokens on one dgx-a100 node; ``zero``, ``ddp``, ... are option blocks.
+
+    Its kernels are so short that every run would be launch-bound: the CPU takes no time unless asked to.
+    """
+    blocks = ("zero", "ddp", "fsdp", "distributed_optimizer")
+    options = {name: parallel.pop(name) for name in blocks if name in parallel}
     (case,) = load_cases(
         {
             "name": "tiny",
@@ -30,6 +34,7 @@ def tiny(*, model=None, training=None, gpus=2, **parallel):
                 **(training or {}),
             },
             "parallel": parallel,
+            "software": {"host_issue_ns": 0, **(software or {})},
             **options,
         }
     )
@@ -44,4 +49,4 @@ def roles(**wanted):
 def program(**wanted):
     """Lower a tiny case."""
     case = tiny(**wanted)
-    return lower(case.cluster, case.model, case.training, case.strategy)
+    return lower(case.cluster, case.model, case.training, case.strategy, software=case.software)

@@ -301,6 +301,7 @@ def report(name: str, ranks: Sequence[RankReport], step_ns: int, *, gpus: int, a
         mean_ns=11e6,
         busbw_bytes_per_s=231e9,
         latency_share=0.1,
+        link_use=1.0,
         crosses_network=False,
         algorithm="ring",
         source="measured",

@@ -10,8 +10,8 @@ from simgpu.workload.bundled import bundled_model
 from simgpu.workload.inline import model_from_fields
 from simgpu.workload.op import Attention, Gemm, MemoryBound
 from simgpu.workload.training import Training
-from simgpu.workload.transformer import transformer_units
 from simgpu.workload.unit import Exchange, GradientReady, Join
+from tests.workload.generations import alike
 
 GPT = {"positions": "learned", "max_positions": 8192, "norm": "layernorm", "mlp": "gelu"} | dict.fromkeys(
     ("qkv_bias", "output_bias", "mlp_bias", "tied_embeddings"), True
@@ -33,7 +33,7 @@ def training(**changes):
 
 
 def units(name="llama", tp=1, sequence_parallel=False, **changes):
-    return transformer_units(MODELS[name], training(**changes), tp=tp, sequence_parallel=sequence_parallel)
+    return alike(MODELS[name], training(**changes), tp=tp, sequence_parallel=sequence_parallel)
 
 
 def each(built):
@@ -184,9 +184,7 @@ def test_exchanges_of_embedding_and_head():
 )
 def test_flops_are_the_models(name, sequence, batch, tp):
     model = MODELS[name]
-    built = transformer_units(
-        model, training(sequence_length=sequence, micro_batch_size=batch), tp=tp, sequence_parallel=False
-    )
+    built = alike(model, training(sequence_length=sequence, micro_batch_size=batch), tp=tp, sequence_parallel=False)
     tokens = sequence * batch
     gemms = sum(
         count * item.flops
@@ -242,7 +240,7 @@ def test_saved_bytes_of_a_measured_layer(recompute, measured_mib):
     # PKU-DAIR/Hetu-Galvatron memory profile of llama2-7b, sequence 2048, tp 1: what one more layer adds per GPU. The
     # checkpointed run adds 2 s b h for two sequences, so the other is of two sequences as well
     batch = training(sequence_length=2048, micro_batch_size=2, recompute=recompute)
-    built = transformer_units(bundled_model("llama-2-7b"), batch, tp=1, sequence_parallel=False)
+    built = alike(bundled_model("llama-2-7b"), batch, tp=1, sequence_parallel=False)
     assert built.block.saved_bytes / 2**20 == pytest.approx(measured_mib, rel=1e-3)
 
 
@@ -291,12 +289,12 @@ def test_tied_head_gives_its_gradient_twice():
 def test_autocast_casts_each_weight_once():
     model = MODELS["llama"]
     plain = units("llama").block
-    cast = transformer_units(model, training(), tp=1, sequence_parallel=False, cast_weights=True).block
+    cast = alike(model, training(), tp=1, sequence_parallel=False, cast_weights=True).block
     casts = [item.bytes for item in ops(cast.forward, MemoryBound) if item.name.endswith(".cast")]
     assert sum(casts) == 6 * model.block_matmul_parameters
     assert cast.saved_bytes - plain.saved_bytes == 2 * model.block_matmul_parameters
     same = training(param_dtype=DType.BF16)
-    assert transformer_units(model, same, tp=1, sequence_parallel=False, cast_weights=True) == transformer_units(
+    assert alike(model, same, tp=1, sequence_parallel=False, cast_weights=True) == alike(
         model, same, tp=1, sequence_parallel=False
     )
 
@@ -310,7 +308,7 @@ def test_autocast_casts_each_weight_once():
         ("llama", 0, {}, "at least 1"),
         ("llama", 8, {"sequence_length": 255, "micro_batch_size": 1}, "255 tokens of a micro-batch cannot be split"),
         ("gpt", 1, {"sequence_length": 8193}, "longer than the position table"),
-        ("llama", 1, {"precision": DType.FP8}, "fp8 training"),
+        ("llama", 1, {"precision": DType.FP8}, "no format of activations"),
     ],
 )
 def test_refusals(name, tp, changes, message):
@@ -320,6 +318,6 @@ def test_refusals(name, tp, changes, message):
 
 def test_sliding_window_limits_the_sequence():
     model = model_from_fields({**SHAPE, "sliding_window": 256}, "windowed")
-    transformer_units(model, training(), tp=1, sequence_parallel=False)
+    alike(model, training(), tp=1, sequence_parallel=False)
     with pytest.raises(ScenarioError, match="sliding attention window"):
-        transformer_units(model, training(sequence_length=257), tp=1, sequence_parallel=False)
+        alike(model, training(sequence_length=257), tp=1, sequence_parallel=False)

@@ -49,7 +49,14 @@ _NVLS_FILL_CUT: Final = 2.5
 
 
 def ring_ns(
-    graph: Graph, chosen: Candidate, shape: Shape, bytes: int, link_ns: float, network_latency_ns: int, channels: int
+    graph: Graph,
+    chosen: Candidate,
+    shape: Shape,
+    bytes: int,
+    link_ns: float,
+    inside_ns: float,
+    network_latency_ns: int,
+    channels: int,
 ) -> tuple[float, float]:
     """Time of a ring.
 
@@ -68,8 +75,8 @@ def ring_ns(
     shape : Shape
     bytes : int
         Payload.
-    link_ns : float, nanoseconds
-        Time of the links at their rate.
+    link_ns, inside_ns : float, nanoseconds
+        Time of the links at their rate; of those within nodes.
     network_latency_ns : int, nanoseconds
         One way between two nodes.
     channels : int
@@ -82,7 +89,7 @@ def ring_ns(
     n = graph.n
     simple = chosen.protocol == "Simple"
     outside = shape.rounds * (graph.nodes - 1)
-    stream_ns = protocol_stream_ns(graph, chosen, shape, bytes, link_ns)
+    stream_ns = protocol_stream_ns(graph, chosen, shape, bytes, link_ns, inside_ns)
     if graph.nodes > 1 and graph.most_per_node == 1:
         chunk = (bytes if shape.rooted else bytes / n) / channels
         return one_per_node_ns(chosen, shape, n, network_latency_ns, stream_ns, chunk), stream_ns
@@ -108,7 +115,9 @@ def latency_of_protocol_ns(graph: Graph, chosen: Candidate) -> float:
     return _NS * chosen.latency_us * factors[graph.arch]
 
 
-def protocol_stream_ns(graph: Graph, chosen: Candidate, shape: Shape, bytes: int, link_ns: float) -> float:
+def protocol_stream_ns(
+    graph: Graph, chosen: Candidate, shape: Shape, bytes: int, link_ns: float, inside_ns: float
+) -> float:
     """Time of a ring's bytes at the bandwidth of its protocol.
 
     Parameters
@@ -117,7 +126,7 @@ def protocol_stream_ns(graph: Graph, chosen: Candidate, shape: Shape, bytes: int
     chosen : Candidate
     shape : Shape
     bytes : int
-    link_ns : float, nanoseconds
+    link_ns, inside_ns : float, nanoseconds
 
     Returns
     -------
@@ -125,14 +134,13 @@ def protocol_stream_ns(graph: Graph, chosen: Candidate, shape: Shape, bytes: int
     """
     if chosen.protocol != "Simple":
         return max(link_ns, bytes / chosen.algbw_gb_per_s)
-    if graph.way == "network":
-        return link_ns / _NETWORK_SHARE
-    if graph.way == "direct":
-        return link_ns
+    network_ns = link_ns / _NETWORK_SHARE if graph.way == "network" else link_ns
+    if graph.inside == "direct" or (graph.way == "network" and graph.inside == "switch"):
+        return network_ns  # with NVLink in the nodes, what the network's share leaves covers their copies
     steps = shape.steps(graph.n)
     slices = _DUPLEX_COST if graph.duplex else 1.0
-    stream_ns = link_ns * (slices + graph.bus_gb_per_s / _COPY_GB_PER_S[graph.arch] / steps)
-    return max(link_ns, grown(stream_ns, bytes)) if graph.way == "switch" else stream_ns
+    stream_ns = inside_ns * (slices + graph.bus_gb_per_s / _COPY_GB_PER_S[graph.arch] / steps)
+    return max(network_ns, grown(stream_ns, bytes) if graph.inside == "switch" else stream_ns)
 
 
 def grown(stream_ns: float, bytes: int) -> float:

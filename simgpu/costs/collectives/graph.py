@@ -9,7 +9,6 @@ from typing import Final
 from simgpu.costs.collectives.load import slowest_link
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.hardware.cluster import Cluster
-from simgpu.hardware.link_type import link_type
 
 # Rows of NCCL's tables, by the catalogue's architectures; the oldest stands for anything older.
 ARCH_ROWS: Final[Mapping[str, str]] = {
@@ -37,6 +36,7 @@ _PLUGIN_US: Final[Mapping[str, float]] = {"AWS EFA": 20.0}
 _SIMPLE_ONLY: Final = "AWS EFA"
 # nccl-tests of 2 x 8 H200 and B200 over RoCE, GPUDirect-TCPXO and InfiniBand take Simple's time from 1 MiB on.
 _LL128_OVER_NETWORK: Final = ("Volta", "Ampere")
+_AMD_SOCKETS: Final = ("AMD", "xGMI")
 _PROBE_BYTES: Final = 10**9
 
 
@@ -54,8 +54,8 @@ class Graph:
         Row of NCCL's tables.
     hardware : str
         ``NVLINK`` or ``PCI``: worst hop within a node.
-    way : str
-        Worst hop, as `simgpu.costs.collectives.rings.Rings.way`.
+    way, inside : str
+        Worst hop, and worst hop within a node, as `simgpu.costs.collectives.rings.Rings` has them.
     channels : int
         Of a ring.
     bus_gb_per_s : float, GB/s
@@ -86,6 +86,7 @@ class Graph:
     arch: str
     hardware: str
     way: str
+    inside: str
     channels: int
     bus_gb_per_s: float
     nvlink_gb_per_s: float
@@ -163,6 +164,7 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
         arch=arch,
         hardware="NVLINK" if inside_nvlink else "PCI",
         way=rings.way,
+        inside=rings.inside,
         channels=channels,
         bus_gb_per_s=bus,
         nvlink_gb_per_s=nvlink,
@@ -195,7 +197,5 @@ def _port_name(cluster: Cluster) -> str:
 
 def _cpu(cluster: Cluster) -> str:
     """AMD where the sockets are joined by its links; else Intel, as NCCL's own tables take for anything unknown."""
-    amd = link_type("AMD Infinity Fabric socket link").bytes_per_s
-    return (
-        "AMD" if any(wire.kind == "socket" and wire.bytes_per_s == amd for wire in cluster.machine.wires) else "Intel"
-    )
+    sockets = {wire.type for wire in cluster.machine.wires if wire.kind == "socket"}
+    return "AMD" if any(name.startswith(_AMD_SOCKETS) for name in sockets) else "Intel"

@@ -69,11 +69,14 @@ def hierarchical(
         if not step or len(groups[0]) < 2:
             continue
         costs = [price(cluster, group, step, size) for group in groups]
-        together = merged(*({load.link: load.bytes for load in cost.loads} for cost in costs))
-        alone_ns = slowest_link(cluster, {load.link: load.bytes for load in costs[0].loads})[0]
-        # Rails that share a NIC slow each other down.
-        shared = max(1.0, slowest_link(cluster, together)[0] / alone_ns)
-        slowest = max(cost.stream_ns for cost in costs) * shared
+        alone = [{load.link: load.bytes for load in cost.loads} for cost in costs]
+        together = merged(*alone)
+        # Rails that share a NIC slow each other down, each by what its links carry for all over what they do for it.
+        slowest = max(
+            cost.stream_ns
+            * max(1.0, slowest_link(cluster, {link: together[link] for link in own})[0] / slowest_link(cluster, own)[0])
+            for cost, own in zip(costs, alone, strict=True)
+        )
         stream_ns += round(slowest)
         total_ns += round(slowest) + max(cost.latency_ns for cost in costs)
         loads = merged(loads, together)

@@ -13,6 +13,7 @@ from typing import Final
 
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.hardware.cluster import Cluster
+from simgpu.hardware.link_type import link_type
 from simgpu.hardware.table import read_table
 
 # GPUs of the measured tables, where an NVSwitch joins them.
@@ -32,6 +33,15 @@ _BRIDGED: Final[Mapping[str, str]] = {
     "A100-PCIe-40GB": "a100 PCIe NVLink pair",
     "A100-PCIe-80GB": "a100 PCIe NVLink pair",
 }
+# NVLinks of these machines; others, or slower ones, were not measured.
+_NVLINKS: Final[Mapping[str, str]] = {
+    "Ampere": "NVLink3 link (A100)",
+    "Hopper": "NVLink4 link (H100/H200)",
+    "Blackwell": "NVLink5 link (B200/GB200)",
+    "Blackwell Ultra": "NVLink5 link (B200/GB200)",
+}
+_BRIDGE: Final = "A100 PCIe NVLink bridge pair (12 links)"
+_SAME_RATE: Final = 0.02
 # Over nodes: GPU, ports, and nodes of the row; every GPU of eight a node takes part.
 _OVER_NODES: Final[Mapping[tuple[str, str, int], str]] = {
     ("A100-SXM4-40GB", "AWS EFA 100G (p4d NIC)", 2): "a100_sxm EFA 400G/node",
@@ -125,6 +135,8 @@ def measured_row(cluster: Cluster, members: tuple[int, ...], kind: str) -> Knee 
     """
     gpu, n = cluster.gpu(members[0]).name, len(members)
     rings = rings_of(cluster, tuple(sorted(members)), None)
+    if rings.inside in ("direct", "switch") and not _as_measured(cluster, rings.links, members[0]):
+        return None
     if rings.nodes == 1:
         systems = {"switch": _SWITCHED, "pcie": _PEERS, "direct": _BRIDGED}.get(rings.way, {})
         system = systems.get(gpu)
@@ -133,6 +145,19 @@ def measured_row(cluster: Cluster, members: tuple[int, ...], kind: str) -> Knee 
         full = full and not staged(cluster, rings.links)
         system = _OVER_NODES.get((gpu, _port(cluster), rings.nodes)) if full else None
     return None if system is None else _rows().get((system, _NAMES.get(kind, kind), n))
+
+
+def _as_measured(cluster: Cluster, links: Iterable[int], rank: int) -> bool:
+    """Whether all NVLinks in use have the rate of the machines that were measured: as many, and none slowed."""
+    gpu = cluster.gpu(rank)
+    name = _NVLINKS.get(gpu.arch, "")
+    usual = link_type(name).bytes_per_s * gpu.nvlink_count if name and gpu.form != "PCIe" else 0
+    usual = usual or link_type(_BRIDGE).bytes_per_s
+    return all(
+        abs(cluster.links[link].bytes_per_s / usual - 1) < _SAME_RATE
+        for link in links
+        if cluster.links[link].kind == "nvlink"
+    )
 
 
 def staged(cluster: Cluster, links: Iterable[int]) -> bool:

@@ -54,8 +54,9 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int, requ
     rings = rings_of(cluster, ordered, members[0] if shape.rooted else None)
     loads = rings.loads(shape.hop_bytes(n, bytes))
     link_ns, bottleneck = slowest_link(cluster, loads)
+    inside_ns, _ = slowest_link(cluster, {link: loads[link] for link in loads if cluster.links[link].kind != "network"})
     total_ns, stream_ns = ring_ns(
-        graph_of(cluster, ordered), request.candidate(), shape, bytes, link_ns,
+        graph_of(cluster, ordered), request.candidate(), shape, bytes, link_ns, inside_ns,
         rings.network_latency_ns, rings.channels,
     )  # fmt: skip
     knee = measured_row(cluster, members, kind) if request.measured else None

@@ -114,7 +114,7 @@ def price(
     """
     nodes = {cluster.node_of(rank) for rank in members}
     # Groups that lie alike in their node cost the same: one is priced in node 0 and moved.
-    node = min(nodes) if len(nodes) == 1 else 0
+    node = min(nodes) if len(nodes) == 1 and cluster.like_first(min(nodes)) else 0
     first = tuple(rank - node * cluster.gpus_per_node for rank in members)
     key = ("price", first, kind, bytes, nccl, measured)
     found: TransferCost | None = cluster.memo.get(key)

@@ -18,7 +18,8 @@ class Shape:
     rounds : int
         Times the data goes round the ring, each of n - 1 steps: 2 for an all-reduce, else 1.
     rooted : bool
-        Whether one member (the first) holds all data before, so that whole payloads move along the ring.
+        Whether one member (the first) holds all data before, or gets the sum of all, so that whole payloads move along
+        the ring.
     pairs : bool
         Whether members exchange shares of their own, pair by pair, and no ring is run.
     root : bool
@@ -54,6 +55,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "all_gather": Shape(rounds=1),
     "reduce_scatter": Shape(rounds=1),
     "broadcast": Shape(rounds=1, rooted=True, root=True),
+    "reduce": Shape(rounds=1, rooted=True, root=True),
     "all_to_all": Shape(rounds=1, pairs=True),
     "scatter": Shape(rounds=1, pairs=True, root=True),
     "gather": Shape(rounds=1, pairs=True, root=True),

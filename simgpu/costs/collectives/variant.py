@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from simgpu.costs.collectives.settings import GDR_LEVELS, NcclSettings
 from simgpu.errors import TopologyError
@@ -80,6 +80,7 @@ class _SetPaths(MachinePaths):
     p2p_disable: bool
     sockets: bool
     gdr_level: str
+    apart: ClassVar[str] = "NCCL's settings send data through host memory, which they do not share: change the settings"
 
     def between_gpus(self, source: int, target: int) -> Path | None:
         if not self.p2p_disable:

@@ -14,9 +14,12 @@ def buckets_by_bytes(
 ) -> tuple[Bucket, ...]:
     """PyTorch DDP's rule: a bucket closes with the gradient that reaches its limit; the last limit repeats.
 
+    Megatron's rule is the same, with one limit (``buckets_by_bytes(gradients, 1, (limit_elements,))``).
+
     References
     ----------
-    PyTorch torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size.
+    PyTorch torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size;
+    NVIDIA/Megatron-LM core/distributed/param_and_grad_buffer.py.
 
     Examples
     --------

@@ -1,24 +1,32 @@
-"""PyTorch FSDP (2): sharded weights, one group per block and a root group for the rest."""
+"""PyTorch FSDP 1 and 2, and hybrid sharding: sharded weights, one group per block and a root group for the rest."""
 
 from __future__ import annotations
 
 from simgpu.parallel.data_parallel.plan import (
+    DP,
+    REPLICATE,
+    SHARD,
     DataParallelPlan,
+    Gather,
     GradientStore,
+    Hop,
+    Prefetch,
     Reduction,
     ShardGroup,
     StageWeights,
     autograd_store,
+    count,
     shard_elements,
 )
-from simgpu.parallel.strategy import Strategy
+from simgpu.parallel.strategy import FsdpOptions, Strategy
 from simgpu.workload.training import Training
 
 ROOT_KINDS = ("embedding", "head")
+BACKWARD_PREFETCH = {"backward_pre": "pre", "backward_post": "post", "no_prefetch": "none"}
 
 
 def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
-    """Gather a block before it runs and drop it after; reduce-scatter its gradients in every microbatch.
+    """FSDP 2: gather a block before it runs and drop it after; reduce-scatter its gradients in every microbatch.
 
     Notes
     -----
@@ -27,56 +35,145 @@ def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
     into weights (copy-out) and filling the reduction's buffer (copy-in) run on the compute stream; casting the shard
     into the gather's buffer and adding the reduced shard run beside the transfers.
 
+    The GPU may run a forward gather beside the block before its own, and the one before that: two gather buffers
+    alternate. ``forward_prefetch`` changes only when the CPU asks. In backward the next gather is asked for before a
+    block's backward. The root's reduction comes last, at the end of backward. A block's reduction waits, with the
+    compute stream, for the one before it, and every backward ends with a wait for the last
+    (fsdp/_fully_shard/_fsdp_param_group.py, post_backward; _fsdp_state.py, _root_post_backward_final_callback).
+
     In a pipeline the weights stay gathered and the gradients unsharded until the last microbatch's backward, as
     torch.distributed.pipelining sets it (stage.py, backward_maybe_with_nosync).
     """
-    root = tuple(unit for unit, kind in enumerate(weights.kinds) if kind in ROOT_KINDS)
+    prefetch = Prefetch(forward=strategy.fsdp.forward_prefetch, backward="pre", hold="copies")
+    return _plan(weights, training, strategy, prefetch=prefetch, flat=False)
+
+
+def fsdp1(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
+    """FSDP 1: as FSDP 2, with the weights of a unit in one flat tensor.
+
+    Notes
+    -----
+    Gathered weights are used where they arrive, so nothing is copied out. Backward writes the flat gradient by
+    concatenation, and casts it for the reduction where formats differ. A flat gradient is reduced whole: frozen
+    weights in it travel too. ``limit_all_gathers`` holds the CPU until the second last dropped unit is free;
+    without it gathers run ahead as far as the CPU gets.
+
+    References
+    ----------
+    pytorch/pytorch torch/distributed/fsdp/_runtime_utils.py, _flat_param.py, _limiter_utils.py
+    """
+    options = strategy.fsdp
+    prefetch = Prefetch(
+        forward=options.forward_prefetch,
+        backward=BACKWARD_PREFETCH[options.backward_prefetch],
+        hold="freed" if options.limit_all_gathers else "none",
+    )
+    return _plan(weights, training, strategy, prefetch=prefetch, flat=True)
+
+
+def hsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
+    """FSDP 2 within sub-groups of ``dp_shard`` ranks; reduced shards are all-reduced across the sub-groups."""
+    return fsdp(weights, training, strategy)
+
+
+def _plan(
+    weights: StageWeights, training: Training, strategy: Strategy, *, prefetch: Prefetch, flat: bool
+) -> DataParallelPlan:
+    shared = () if strategy.fsdp.wrap_embedding_and_head else ROOT_KINDS
+    root = tuple(unit for unit, kind in enumerate(weights.kinds) if kind in shared)
     blocks: list[tuple[int, ...]] = [(unit,) for unit in range(len(weights.kinds)) if unit not in root]
-    groups = [units for units in [*blocks, root] if weights.unit_elements(*units)]
-    pipelined = strategy.pp > 1
-    shard = sum(shard_elements(weights.unit_elements(*units), strategy.dp) for units in groups)
+    writer = _Units(weights, training, strategy, flat)
+    groups = [units for units in [*blocks, root] if writer.stored(units)]
+    pipelined, ways = strategy.pp > 1, writer.ways
+    stored = sum(shard_elements(writer.stored(units), ways) for units in groups)
+    reduced = sum(shard_elements(writer.reduced(units), ways) for units in groups)
+    trained = sum(shard_elements(writer.trained(units), ways) for units in groups)
     ready = {(g.unit, g.name): order for order, g in enumerate(weights.gradients)}
-    reductions = [_reduction(weights, training, strategy, units) for units in groups]
+    reductions = [writer.reduction(units, root=units == root) for units in groups if writer.trained(units)]
+    kept = autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if pipelined else GradientStore()
     return DataParallelPlan(
-        weights_bytes=shard * training.param_dtype.bytes,
-        gradients_bytes=shard * training.grad_dtype.bytes,
-        optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
-        optimizer_elements=shard,
-        gradient_shards=strategy.dp,
-        store=autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if pipelined else GradientStore(),
-        shards=tuple(_group(weights, training, strategy, units, root=units == root) for units in groups),
-        prefetch=True,
+        weights_bytes=stored * training.param_dtype.bytes,
+        gradients_bytes=reduced * training.grad_dtype.bytes,
+        optimizer_bytes=trained * training.optimizer_bytes_per_parameter,
+        optimizer_elements=trained,
+        gradient_shards=ways,
+        store=kept,
+        shards=tuple(writer.group(units, strategy.fsdp, root=units == root) for units in groups),
+        prefetch=prefetch,
         keep_gathered=pipelined,
         reductions=tuple(sorted(reductions, key=lambda r: ready[r.unit, r.parameter])),
         reduce_every_microbatch=not pipelined,
+        in_flight=0 if flat else 1,
     )
 
 
-def _group(
-    weights: StageWeights, training: Training, strategy: Strategy, units: tuple[int, ...], *, root: bool
-) -> ShardGroup:
-    elements, size = weights.unit_elements(*units), training.precision.bytes
-    gradient = training.reduce_dtype.bytes if strategy.pp > 1 else size  # accumulated in the reductions' format
-    return ShardGroup(
-        units=units,
-        bytes=elements * size,
-        copy_in_bytes=shard_elements(elements, strategy.dp) * (training.param_dtype.bytes + size),
-        copy_out_bytes=2 * elements * size,
-        gradient_bytes=elements * gradient,
-        reshard=strategy.fsdp.reshard_after_forward and not root,
-    )
+class _Units:
+    """Gathers and reductions of units."""
 
+    def __init__(self, weights: StageWeights, training: Training, strategy: Strategy, flat: bool) -> None:
+        self.weights, self.training, self.flat = weights, training, flat
+        self.gradients, self.all = weights.by_unit(frozen=False), weights.by_unit(frozen=True)
+        self.pipelined, self.replicas = strategy.pp > 1, 1
+        self.ways, self.communicator = strategy.dp, DP
+        if strategy.data_parallel == "hsdp" and strategy.divided and strategy.dp_shard is not None:
+            self.ways, self.communicator = strategy.dp_shard, SHARD
+            self.replicas = strategy.dp // strategy.dp_shard
 
-def _reduction(weights: StageWeights, training: Training, strategy: Strategy, units: tuple[int, ...]) -> Reduction:
-    elements, moved = weights.unit_elements(*units), training.reduce_dtype.bytes
-    fresh = moved if strategy.pp > 1 else training.precision.bytes
-    last = [gradient for gradient in weights.gradients if gradient.unit in units][-1]
-    added = moved + 2 * training.grad_dtype.bytes
-    return Reduction(
-        kind="reduce_scatter",
-        bytes=elements * moved,
-        unit=last.unit,
-        parameter=last.name,
-        copy_bytes=elements * (fresh + moved),
-        add_bytes=shard_elements(elements, strategy.dp) * added,
-    )
+    def trained(self, units: tuple[int, ...]) -> int:
+        """Elements of trained weights."""
+        return sum(count(self.gradients[unit]) for unit in units)
+
+    def stored(self, units: tuple[int, ...]) -> int:
+        """Elements of all weights."""
+        return sum(count(self.all[unit]) for unit in units)
+
+    def reduced(self, units: tuple[int, ...]) -> int:
+        """Elements of the gradient that is reduced: a flat one has frozen weights in it."""
+        trained = self.trained(units)
+        return self.stored(units) if self.flat and trained else trained
+
+    def group(self, units: tuple[int, ...], options: FsdpOptions, *, root: bool) -> ShardGroup:
+        elements, size = self.stored(units), self.training.precision.bytes
+        gradient = self.training.reduce_dtype.bytes if self.pipelined else size  # accumulated in the reductions' format
+        stored = self.training.param_dtype.bytes
+        cast = 0 if self.flat and stored == size else stored + size  # a flat shard in the right format is sent itself
+        gather = Gather(
+            bytes=elements * size,
+            communicator=self.communicator,
+            copy_in_bytes=shard_elements(elements, self.ways) * cast,
+            copy_out_bytes=0 if self.flat else 2 * elements * size,
+        )
+        return ShardGroup(
+            units=units,
+            elements=elements,
+            bytes=elements * size,
+            gather=gather,
+            gradient_bytes=self.reduced(units) * gradient,
+            reshard=options.reshard_after_forward and not root,
+            backward=not self.weights.asleep.issuperset(units),
+        )
+
+    def reduction(self, units: tuple[int, ...], *, root: bool) -> Reduction:
+        elements, moved = self.reduced(units), self.training.reduce_dtype.bytes
+        fresh = moved if self.pipelined else self.training.precision.bytes
+        copied = fresh + moved
+        if self.flat:
+            copied = 2 * fresh + (fresh + moved if fresh != moved else 0)
+        at_the_end = root and not self.flat  # of the whole backward; else backward reaches the first of the units last
+        last = (
+            self.weights.gradients[-1]
+            if at_the_end
+            else next(self.gradients[u] for u in units if self.gradients[u])[-1]
+        )
+        shard = shard_elements(elements, self.ways)
+        hops = [Hop(kind="reduce_scatter", bytes=elements * moved, communicator=self.communicator)]
+        if self.replicas > 1:
+            hops.append(Hop(kind="all_reduce", bytes=shard * moved, communicator=REPLICATE))
+        return Reduction(
+            hops=tuple(hops),
+            unit=last.unit,
+            parameter=last.name,
+            copy_bytes=elements * copied,
+            add_bytes=shard * (moved + 2 * self.training.grad_dtype.bytes),
+            group=units[0],
+        )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from simgpu.parallel.data_parallel.offload import HostOffload
 from simgpu.workload.training import Training
+
+DP, SHARD, REPLICATE = "dp", "dp_shard", "dp_replicate"
+"""Communicators: all replicas; those of one sub-group that shares a copy of the states; one of each sub-group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
-    """One weight gradient of a stage, in the order backward completes them."""
+    """One weight of a stage, and the gradient that backward completes for it."""
 
     unit: int  # index of the unit in the stage
     name: str
@@ -26,40 +30,101 @@ class StageWeights:
     kinds : tuple of str
         Kind of each unit (``embedding``, ``block``, ``head``).
     gradients : tuple of Gradient
-        Every weight once, in gradient-ready order.
+        Every trained weight once, in gradient-ready order; registration order is the reverse of it.
+    frozen : tuple of Gradient
+        Weights that are not trained: stored and gathered, without gradient and optimizer state.
+    asleep : frozenset of int
+        Units that backward does not enter: nothing up to them is trained.
     tied : mapping of int to int
         Units that also use a weight which another unit of the stage registers (a tied head), and its elements.
+    buffer_bytes : int
+        State that is not trained and not frozen either: running statistics of batch norms.
     """
 
     kinds: tuple[str, ...]
     gradients: tuple[Gradient, ...]
+    frozen: tuple[Gradient, ...] = ()
+    asleep: frozenset[int] = frozenset()
     tied: Mapping[int, int] = field(default_factory=dict)
+    buffer_bytes: int = 0
 
     @property
     def elements(self) -> int:
-        return sum(gradient.elements for gradient in self.gradients)
+        """Trained weights."""
+        return count(self.gradients)
 
-    def unit_elements(self, *units: int) -> int:
-        """Weights that some of the units register."""
-        return sum(gradient.elements for gradient in self.gradients if gradient.unit in units)
+    @property
+    def stored_elements(self) -> int:
+        """All weights."""
+        return self.elements + count(self.frozen)
+
+    def by_unit(self, *, frozen: bool) -> tuple[tuple[Gradient, ...], ...]:
+        """Weights of every unit, in gradient-ready order; frozen ones behind them when asked for."""
+        found: list[list[Gradient]] = [[] for _ in self.kinds]
+        for weight in (*self.gradients, *(self.frozen if frozen else ())):
+            found[weight.unit].append(weight)
+        return tuple(tuple(weights) for weights in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One collective of a reduction; ``bytes`` is the payload of the whole collective.
+
+    ``copy_bytes`` is memory traffic on the collective's own stream before it (quantisation).
+    """
+
+    kind: str
+    bytes: int
+    communicator: str = DP
+    copy_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
     """A gradient reduction that may start when the gradient ``parameter`` of ``unit`` is ready.
 
-    ``bytes`` is the payload of the whole collective. ``copy_bytes`` is the memory traffic to flatten gradients into the
-    buffer first and ``copy_back_bytes`` that to bring the result back, both on the compute stream; ``add_bytes`` that
-    to add the reduced shard to the kept gradients, on the reduction's own stream.
+    ``copy_bytes`` is the memory traffic to flatten gradients into the buffer first and ``copy_back_bytes`` that to
+    bring the result back, both on the compute stream; ``add_bytes`` that to add the reduced shard to the kept
+    gradients, on the last hop's stream. ``group`` is the first unit of the ShardGroup whose unsharded gradients it
+    ends, where there is one.
     """
 
-    kind: str
-    bytes: int
+    hops: tuple[Hop, ...]
     unit: int
     parameter: str
     copy_bytes: int = 0
     copy_back_bytes: int = 0
     add_bytes: int = 0
+    what: str = "gradients"
+    group: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.hops[0].kind
+
+    @property
+    def bytes(self) -> int:
+        return self.hops[0].bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gather:
+    """An all-gather of sharded weights.
+
+    Parameters
+    ----------
+    bytes : int
+        Payload of the whole collective.
+    communicator : str
+    copy_in_bytes, copy_out_bytes : int
+        Memory traffic to bring this rank's shard into the gather's buffer (a cast or a quantisation), beside the
+        transfers, and to spread the result into weights, on the compute stream.
+    """
+
+    bytes: int
+    communicator: str = DP
+    copy_in_bytes: int = 0
+    copy_out_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +134,64 @@ class ShardGroup:
     Parameters
     ----------
     units : tuple of int
+    elements : int
     bytes : int
-        Payload of the gather.
-    copy_in_bytes, copy_out_bytes : int
-        Memory traffic to cast this rank's shard into the gather's buffer, and to spread the result into weights.
+        Memory of the weights while they are whole.
+    gather : Gather
+    regather : Gather or None
+        What backward does instead (ZeRO++ keeps a second copy within a node).
     gradient_bytes : int
         Unsharded gradients that live from backward to the end of their reduction.
     reshard : bool
         The weights are dropped between forward and backward.
+    backward : bool
+        Backward enters one of the units.
     """
 
     units: tuple[int, ...]
+    elements: int
     bytes: int
-    copy_in_bytes: int
-    copy_out_bytes: int
-    gradient_bytes: int
-    reshard: bool
+    gather: Gather
+    regather: Gather | None = None
+    gradient_bytes: int = 0
+    reshard: bool = True
+    backward: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch:
+    """When gathers are asked for ahead of their use, and what holds them back.
+
+    Parameters
+    ----------
+    forward : bool
+        The CPU asks for following groups before it issues this one's forward; otherwise for each when its turn comes.
+    backward : str
+        ``pre``: before it issues this one's backward; ``post``: after it, before its reduction; ``none``: in turn.
+    ahead_elements : int
+        Groups are fetched until at least so many elements are ahead of their use: 1 is one group.
+    live_elements : int or None
+        Nothing is fetched ahead when more than this would be whole.
+    hold : str
+        What a gather waits for on the GPU: ``compute``, all that was issued before; ``copies``, FSDP 2: the last
+        gathered group's copy-out (in forward the one before it, whose buffer is used again); ``freed``, FSDP 1's
+        limiter: the CPU waits until the second last group was dropped; ``none``.
+    """
+
+    forward: bool = False
+    backward: str = "none"
+    ahead_elements: int = 1
+    live_elements: int | None = None
+    hold: str = "compute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightUpdate:
+    """An all-gather of weights that the optimizer has changed, and the units that need it (empty: all)."""
+
+    bytes: int
+    units: frozenset[int] = frozenset()
+    communicator: str = DP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +222,29 @@ class DataParallelPlan:
     store : GradientStore
     shards : tuple of ShardGroup
         Empty when weights are whole on every rank.
-    prefetch : bool
-        The next shard group is gathered while this one computes.
+    prefetch : Prefetch
     keep_gathered : bool
         Weights and unsharded gradients stay from their first use to the last microbatch's backward.
     reductions : tuple of Reduction
         In the order they become ready.
     reduce_every_microbatch : bool
-        Otherwise only in the backward of the last microbatch.
+        Every backward reduces and waits for it at its end; otherwise only that of the last microbatch.
     overlap : bool
         Reductions run beside backward; otherwise the compute stream waits for each.
-    weight_gathers_bytes : tuple of int
-        All-gathers after the optimizer step.
+    in_flight : int
+        A reduction waits, with the compute stream, until fewer than so many before it are under way; 0 for no limit.
+    host_waits : bool
+        The CPU waits with the compute stream at the end of a backward that reduced.
+    updates : tuple of WeightUpdate
+        All-gathers after the optimizer step, in the order of first use.
+    updates_in_forward : bool
+        They run beside the next step's first forward.
+    buffer_broadcast_bytes : int
+        Buffers that the first rank sends to all before the first forward of a step.
+    searched_tensors : int
+        Weights whose use the CPU looks up in the autograd graph before a backward that reduces; 0 for no search.
+    offload : HostOffload or None
+        What is kept in host memory or on an SSD instead.
     """
 
     weights_bytes: int
@@ -137,12 +255,29 @@ class DataParallelPlan:
     store: GradientStore = GradientStore()
     buckets_bytes: int = 0
     shards: tuple[ShardGroup, ...] = ()
-    prefetch: bool = False
+    prefetch: Prefetch = Prefetch()
     keep_gathered: bool = False
     reductions: tuple[Reduction, ...] = ()
     reduce_every_microbatch: bool = False
     overlap: bool = True
-    weight_gathers_bytes: tuple[int, ...] = ()
+    in_flight: int = 0
+    host_waits: bool = False
+    updates: tuple[WeightUpdate, ...] = ()
+    updates_in_forward: bool = False
+    buffer_broadcast_bytes: int = 0
+    searched_tensors: int = 0
+    offload: HostOffload | None = None
+
+
+def count(weights: Iterable[Gradient]) -> int:
+    """Elements of some weights.
+
+    Examples
+    --------
+    >>> count([Gradient(unit=0, name="a", elements=2), Gradient(unit=1, name="b", elements=3)])
+    5
+    """
+    return sum(weight.elements for weight in weights)
 
 
 def shard_elements(elements: int, dp: int) -> int:
@@ -160,7 +295,7 @@ def whole_states(weights: StageWeights, training: Training) -> tuple[int, int, i
     """Bytes of weights, gradients and optimizer state when nothing is sharded."""
     n = weights.elements
     return (
-        n * training.param_dtype.bytes,
+        weights.stored_elements * training.param_dtype.bytes,
         n * training.grad_dtype.bytes,
         n * training.optimizer_bytes_per_parameter,
     )

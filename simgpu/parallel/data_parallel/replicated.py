@@ -1,24 +1,28 @@
-"""Whole weights on every rank: a single replica, PyTorch DistributedDataParallel, and Megatron's."""
+"""Whole weights on every rank: a single replica, and PyTorch DistributedDataParallel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simgpu.parallel.data_parallel.buckets import Bucket, buckets_by_bytes
+from simgpu.parallel.data_parallel.megatron import megatron_ddp
 from simgpu.parallel.data_parallel.plan import (
     DataParallelPlan,
+    Gradient,
+    Hop,
     Reduction,
     StageWeights,
     autograd_store,
     main_grad_store,
     whole_states,
 )
-from simgpu.parallel.strategy import Strategy
+from simgpu.parallel.strategy import DdpOptions, Strategy
 from simgpu.workload.training import Training
 
 MIB = 1 << 20
 FIRST_BUCKET_BYTES = 1 * MIB  # PyTorch torch/csrc/distributed/c10d/reducer.hpp, kDefaultFirstBucketBytes
 BUCKET_CAP_BYTES = 25 * MIB  # PyTorch torch/nn/parallel/distributed.py, bucket_cap_mb
-MEGATRON_BUCKET_ELEMENTS = 40_000_000  # NVIDIA/Megatron-LM core/distributed/distributed_data_parallel.py
-MEGATRON_BUCKET_ELEMENTS_PER_RANK = 1_000_000  # likewise: max(40e6, 1e6 x dp)
+USED_BYTES = 4  # per weight: int32 of the map of used parameters (reducer.cpp, initialize_local_used_map)
 
 
 def single(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
@@ -30,7 +34,7 @@ def single(weights: StageWeights, training: Training, strategy: Strategy) -> Dat
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
         store=main_grad_store(training)
-        if strategy.model_parallel
+        if strategy.megatron
         else autograd_store(training.precision.bytes, training.grad_dtype.bytes),
     )
 
@@ -39,60 +43,81 @@ def ddp(weights: StageWeights, training: Training, strategy: Strategy) -> DataPa
     """All-reduce buckets as they fill during the last microbatch's backward (``no_sync`` before it).
 
     With tensor or pipeline parallelism the framework is Megatron, whose buckets are the gradients themselves.
+
+    Notes
+    -----
+    A gradient is scaled by 1/dp as it is copied into its bucket, and copied back after the reduction.
+    ``gradient_as_bucket_view`` makes the bucket the gradient: nothing is copied back, and no second buffer is kept
+    beside buckets unless microbatches before the last one have gradients of their own. The copy in stays, because
+    ``zero_grad`` drops gradients: backward writes fresh ones (reducer.cpp, mark_variable_ready_dense).
+
+    ``find_unused_parameters`` without ``static_graph`` keeps the buckets of the first iteration, walks the autograd
+    graph before backward and reduces a map of the used weights after it.
+
+    References
+    ----------
+    pytorch/pytorch torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py
     """
-    return _megatron(weights, training, strategy) if strategy.model_parallel else _pytorch(weights, training, strategy)
-
-
-def _pytorch(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
-    """Buckets of 1 MiB, then 25 MiB in gradient-ready order, or of ``bucket_cap_mb`` throughout when it is given.
-
-    PyTorch's reducer adopts that order after the first iteration. Buckets are a copy of the gradients
-    (``gradient_as_bucket_view`` is off by default), filled before and read back after the reduction.
-    """
-    cap = strategy.ddp.bucket_cap_mb
-    limits = (FIRST_BUCKET_BYTES, BUCKET_CAP_BYTES) if cap is None else (int(cap * MIB),)
+    if strategy.megatron:
+        return megatron_ddp(weights, training, strategy)
+    options, moved = strategy.ddp, training.reduce_dtype.bytes
+    searches = options.find_unused_parameters and not options.static_graph
+    copied = training.grad_dtype.bytes + moved
+    back = 0 if options.gradient_as_bucket_view else copied
+    reductions = [
+        _all_reduce(bucket, moved, copied=copied, back=back)
+        for bucket in ddp_buckets(weights.gradients, moved, options, rebuilt=not searches)
+    ]
+    if searches and reductions:
+        last, size = weights.gradients[-1], USED_BYTES * len(weights.gradients)
+        hop = Hop(kind="all_reduce", bytes=size)
+        reductions.append(Reduction(hops=(hop,), unit=last.unit, parameter=last.name, what="map of used weights"))
     weights_bytes, gradients_bytes, optimizer_bytes = whole_states(weights, training)
-    moved = training.reduce_dtype.bytes
+    alone = options.gradient_as_bucket_view and (training.accumulation == 1 or not options.no_sync)
     return DataParallelPlan(
         weights_bytes=weights_bytes,
         gradients_bytes=gradients_bytes,
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
         store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
-        buckets_bytes=weights.elements * moved,
-        reductions=tuple(
-            _all_reduce(bucket, moved, copied=training.grad_dtype.bytes + moved)
-            for bucket in buckets_by_bytes(weights.gradients, moved, limits)
-        ),
+        buckets_bytes=0 if alone else weights.elements * moved,
+        reductions=tuple(reductions),
+        reduce_every_microbatch=not options.no_sync,
+        buffer_broadcast_bytes=weights.buffer_bytes if options.broadcast_buffers else 0,
+        searched_tensors=len(weights.gradients) if searches else 0,
     )
 
 
-def _megatron(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
-    """Buckets of max(40e6, 1e6 x dp) elements with ``overlap_grad_reduce``; ``main_grad`` is the buffer, no copies."""
-    moved = training.reduce_dtype.bytes
-    elements = max(MEGATRON_BUCKET_ELEMENTS, MEGATRON_BUCKET_ELEMENTS_PER_RANK * strategy.dp)
-    cap = strategy.ddp.bucket_cap_mb
-    limit = elements * moved if cap is None else int(cap * MIB)
-    weights_bytes, gradients_bytes, optimizer_bytes = whole_states(weights, training)
-    return DataParallelPlan(
-        weights_bytes=weights_bytes,
-        gradients_bytes=gradients_bytes,
-        optimizer_bytes=optimizer_bytes,
-        optimizer_elements=weights.elements,
-        store=main_grad_store(training),
-        reductions=tuple(
-            _all_reduce(bucket, moved, copied=0) for bucket in buckets_by_bytes(weights.gradients, moved, (limit,))
-        ),
-    )
+def ddp_buckets(
+    gradients: Sequence[Gradient], bytes_per_element: int, options: DdpOptions, *, rebuilt: bool
+) -> tuple[Bucket, ...]:
+    """Return PyTorch's buckets in the order in which they are reduced.
+
+    Parameters
+    ----------
+    gradients : sequence of Gradient
+        In gradient-ready order.
+    bytes_per_element : int
+    options : DdpOptions
+        ``bucket_cap_mb`` of None: 25 MiB, the first bucket 1 MiB. A given cap holds for the first bucket too.
+    rebuilt : bool
+        After the first iteration buckets follow the order in which gradients became ready. Before, they are filled in
+        registration order, the small one first, and reduced from the last to the first.
+    """
+    cap = options.bucket_cap_mb
+    limits = (FIRST_BUCKET_BYTES, BUCKET_CAP_BYTES) if cap is None else (int(cap * MIB),)
+    if rebuilt:
+        return buckets_by_bytes(gradients, bytes_per_element, limits)
+    found = buckets_by_bytes(gradients[::-1], bytes_per_element, limits)
+    return tuple(bucket[::-1] for bucket in reversed(found))
 
 
-def _all_reduce(bucket: Bucket, moved_bytes: int, copied: int) -> Reduction:
+def _all_reduce(bucket: Bucket, moved_bytes: int, *, copied: int, back: int) -> Reduction:
     elements = sum(gradient.elements for gradient in bucket)
     return Reduction(
-        kind="all_reduce",
-        bytes=elements * moved_bytes,
+        hops=(Hop(kind="all_reduce", bytes=elements * moved_bytes),),
         unit=bucket[-1].unit,
         parameter=bucket[-1].name,
         copy_bytes=elements * copied,
-        copy_back_bytes=elements * copied,
+        copy_back_bytes=elements * back,
     )

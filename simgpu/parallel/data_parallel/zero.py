@@ -1,13 +1,14 @@
-"""DeepSpeed ZeRO: optimizer state sharded (1), gradients too (2), weights too (3)."""
+"""DeepSpeed ZeRO 1 and 2: optimizer state sharded, gradients too. Stage 3 is in `zero3`."""
 
 from __future__ import annotations
 
 from simgpu.parallel.data_parallel.buckets import buckets_by_elements, split_elements
 from simgpu.parallel.data_parallel.plan import (
     DataParallelPlan,
+    Hop,
     Reduction,
-    ShardGroup,
     StageWeights,
+    WeightUpdate,
     autograd_store,
     shard_elements,
     whole_states,
@@ -34,15 +35,19 @@ def zero1(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
         store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
-        buckets_bytes=_bucket_bytes(weights, training, strategy, overlap=overlap),
-        reductions=_reductions(weights, training, strategy, fresh=training.grad_dtype.bytes, added=0),
+        buckets_bytes=bucket_bytes(weights, training, strategy, overlap=overlap),
+        reductions=reductions(weights, training, strategy, fresh=training.grad_dtype.bytes, added=0),
         overlap=overlap,
-        weight_gathers_bytes=_weight_gathers(weights, training, strategy),
+        updates=_updates(weights, training, strategy),
     )
 
 
 def zero2(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
-    """Shard optimizer and gradients; reduce in every microbatch, gather the updated weights after the step."""
+    """Shard optimizer and gradients; reduce in every microbatch, gather the updated weights after the step.
+
+    With ``overlap_comm`` the CPU waits for the GPU at the end of every backward (runtime/zero/stage_1_and_2.py,
+    reduce_ipg_grads and independent_gradient_partition_epilogue).
+    """
     shard = shard_elements(weights.elements, strategy.dp)
     weights_bytes, _, _ = whole_states(weights, training)
     overlap = bool(strategy.zero.overlap_comm)
@@ -52,63 +57,22 @@ def zero2(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
-        buckets_bytes=_bucket_bytes(weights, training, strategy, overlap=overlap),
-        reductions=_reductions(weights, training, strategy, fresh=training.precision.bytes, added=_add_bytes(training)),
+        buckets_bytes=bucket_bytes(weights, training, strategy, overlap=overlap),
+        reductions=reductions(weights, training, strategy, fresh=training.precision.bytes, added=add_bytes(training)),
         reduce_every_microbatch=True,
         overlap=overlap,
-        weight_gathers_bytes=_weight_gathers(weights, training, strategy),
+        host_waits=overlap,
+        updates=_updates(weights, training, strategy),
     )
 
 
-def zero3(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
-    """Shard everything; weights are gathered before forward and again before backward.
-
-    Notes
-    -----
-    Three times the weights move per microbatch, 1.5 x DDP's bytes at equal dtype. ``overlap_comm`` is on by default
-    in this stage. Weights are gathered block by block with one block prefetched, which is what DeepSpeed's
-    trace-based prefetch of ``stage3_prefetch_bucket_size`` elements comes to for blocks of that size. A tied weight
-    is gathered for each of the units that use it.
-    """
-    overlap = strategy.zero.overlap_comm is not False
-    size = training.precision.bytes
-    shards = []
-    for unit in range(len(weights.kinds)):
-        elements = weights.unit_elements(unit) + weights.tied.get(unit, 0)
-        if elements:
-            shards.append(
-                ShardGroup(
-                    units=(unit,),
-                    bytes=elements * size,
-                    copy_in_bytes=shard_elements(elements, strategy.dp) * (training.param_dtype.bytes + size),
-                    copy_out_bytes=2 * elements * size,
-                    gradient_bytes=0,  # gradients go straight into the bucket
-                    reshard=True,
-                )
-            )
-    shard = sum(shard_elements(weights.unit_elements(unit), strategy.dp) for unit in range(len(weights.kinds)))
-    return DataParallelPlan(
-        weights_bytes=shard * training.param_dtype.bytes,
-        gradients_bytes=shard * training.grad_dtype.bytes,
-        optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
-        optimizer_elements=shard,
-        gradient_shards=strategy.dp,
-        buckets_bytes=_bucket_bytes(weights, training, strategy, overlap=overlap),
-        shards=tuple(shards),
-        prefetch=overlap,
-        reductions=_reductions(weights, training, strategy, fresh=training.precision.bytes, added=_add_bytes(training)),
-        reduce_every_microbatch=True,
-        overlap=overlap,
-    )
-
-
-def _bucket_bytes(weights: StageWeights, training: Training, strategy: Strategy, *, overlap: bool) -> int:
+def bucket_bytes(weights: StageWeights, training: Training, strategy: Strategy, *, overlap: bool) -> int:
     """Flat gradient buckets (``contiguous_gradients``); two alternate under ``overlap_comm``."""
     elements = min(strategy.zero.reduce_bucket_size, weights.elements)
     return elements * training.reduce_dtype.bytes * (2 if overlap else 1)
 
 
-def _reductions(
+def reductions(
     weights: StageWeights, training: Training, strategy: Strategy, *, fresh: int, added: int
 ) -> tuple[Reduction, ...]:
     """One reduce-scatter per bucket, started by the first gradient that no longer fits and the last by the end.
@@ -119,25 +83,28 @@ def _reductions(
     buckets = buckets_by_elements(weights.gradients, strategy.zero.reduce_bucket_size)
     starts = [bucket[0] for bucket in buckets[1:]] + [bucket[-1] for bucket in buckets[-1:]]
     moved = training.reduce_dtype.bytes
-    return tuple(
-        Reduction(
-            kind="reduce_scatter",
-            bytes=(elements := sum(gradient.elements for gradient in bucket)) * moved,
-            unit=start.unit,
-            parameter=start.name,
-            copy_bytes=elements * (fresh + moved),
-            add_bytes=shard_elements(elements, strategy.dp) * added,
+    found = []
+    for bucket, start in zip(buckets, starts, strict=True):
+        elements = sum(gradient.elements for gradient in bucket)
+        found.append(
+            Reduction(
+                hops=(Hop(kind="reduce_scatter", bytes=elements * moved),),
+                unit=start.unit,
+                parameter=start.name,
+                copy_bytes=elements * (fresh + moved),
+                add_bytes=shard_elements(elements, strategy.dp) * added,
+            )
         )
-        for bucket, start in zip(buckets, starts, strict=True)
-    )
+    return tuple(found)
 
 
-def _add_bytes(training: Training) -> int:
+def add_bytes(training: Training) -> int:
+    """Memory traffic to add one reduced element to the kept gradients."""
     return training.reduce_dtype.bytes + 2 * training.grad_dtype.bytes
 
 
-def _weight_gathers(weights: StageWeights, training: Training, strategy: Strategy) -> tuple[int, ...]:
+def _updates(weights: StageWeights, training: Training, strategy: Strategy) -> tuple[WeightUpdate, ...]:
     if training.optimizer == "none":
         return ()
     pieces = split_elements(weights.elements, strategy.zero.allgather_bucket_size)
-    return tuple(piece * training.param_dtype.bytes for piece in pieces)
+    return tuple(WeightUpdate(bytes=piece * training.param_dtype.bytes) for piece in pieces)

@@ -1,18 +1,20 @@
 """Pipeline schedules by the ecosystem's names, as scenarios spell them in lower case.
 
-Add one: a file with a function ``(stages, microbatches, stage) -> actions`` and a line in ``SCHEDULES``.
+Add one: a file with a function ``(ranks, virtual, microbatches) -> PipelineSchedule`` and a line in
+``PIPELINE_SCHEDULES``.
 """
 
-from __future__ import annotations
+from simgpu.parallel.schedules.action import Action, Row, Slot, parse_slot, slot_text
+from simgpu.parallel.schedules.catalogue import (
+    PIPELINE_SCHEDULES,
+    build_schedule,
+    global_stages,
+    refusal,
+    schedule_name,
+)
+from simgpu.parallel.schedules.table import PipelineSchedule
 
-from collections.abc import Callable, Mapping
-
-from simgpu.parallel.schedules.action import Action
-from simgpu.parallel.schedules.gpipe import gpipe
-from simgpu.parallel.schedules.one_f_one_b import one_f_one_b
-
-Schedule = Callable[[int, int, int], tuple[Action, ...]]
-
-SCHEDULES: Mapping[str, Schedule] = {"1f1b": one_f_one_b, "gpipe": gpipe}
-
-__all__ = ["SCHEDULES", "Action", "Schedule", "gpipe", "one_f_one_b"]
+__all__ = [
+    "PIPELINE_SCHEDULES", "Action", "PipelineSchedule", "Row", "Slot", "build_schedule", "global_stages", "parse_slot",
+    "refusal", "schedule_name", "slot_text",
+]  # fmt: skip

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from simgpu.parallel.placement import loop
 from simgpu.parallel.schedules.action import Action
+from simgpu.parallel.schedules.table import IDLE, PipelineSchedule, single
 
 
-def gpipe(stages: int, microbatches: int, stage: int) -> tuple[Action, ...]:
-    """Order of one stage under GPipe.
+def gpipe_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSchedule:
+    """GPipe, with the idle slots that PyTorch draws.
+
+    Parameters
+    ----------
+    ranks, virtual, microbatches : int
+        ``virtual`` is 1.
+
+    Returns
+    -------
+    PipelineSchedule
 
     Notes
     -----
@@ -19,8 +30,12 @@ def gpipe(stages: int, microbatches: int, stage: int) -> tuple[Action, ...]:
 
     Examples
     --------
-    >>> " ".join(map(str, gpipe(2, 3, 1)))
-    '1F0 1F1 1F2 1B0 1B1 1B2'
+    >>> [[str(a) for slot in row for a in slot] for row in gpipe_schedule(2, 1, 2).rows]
+    [['0F0', '0F1', '0B0', '0B1'], ['1F0', '1F1', '1B0', '1B1']]
     """
-    del stages  # every stage does the same
-    return tuple(Action(stage, kind, m) for kind in "FB" for m in range(microbatches))
+    rows = []
+    for rank in range(ranks):
+        order = single(Action(rank, kind, m) for kind in "FB" for m in range(microbatches))
+        turn = (IDLE,) * (3 * (ranks - 1 - rank))  # a backward counts two slots there
+        rows.append((IDLE,) * rank + order[:microbatches] + turn + order[microbatches:])
+    return PipelineSchedule(name="gpipe", placement=loop(ranks, virtual), microbatches=microbatches, rows=tuple(rows))

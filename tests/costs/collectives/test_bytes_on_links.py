@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simgpu.costs.collectives.settings import NcclSettings
-from simgpu.costs.transfers import collective
+from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import build_cluster
 from simgpu.hardware.fabric import Fabric
 from tests.hardware.machines import bundled, description
@@ -167,3 +167,37 @@ def test_hierarchical_all_to_all_keeps_to_its_rails():
     # Between pods only what must: rails do not cross, so two nodes to one over the spine.
     assert total(found, "->spine") < total(pairs, "->spine")
     assert total(found, "->spine") == 8 * (2 * 1 + 1 * 2) * 8 * S // 24
+
+
+@pytest.mark.parametrize(("kind", "shares"), [("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)])
+@pytest.mark.parametrize("members", [(0, 1), (0, 3, 6), (0, 1, 2, 4, 7), tuple(range(7)), tuple(range(8))])
+def test_ring_on_a_node_whatever_the_group(kind, shares, members):
+    n = len(members)
+    found = price(bundled("dgx-a100"), members, kind, algo="ring")
+    used = {name: load for name, load in found.items() if load}
+    assert len(used) == 2 * n, "each member's way to the switch and back"
+    assert set(used.values()) == {shares * S * (n - 1) // n}
+
+
+@pytest.mark.parametrize("members", [(2, 0, 5), (7, 0, 1, 2, 3)])
+def test_ring_broadcast_enters_every_member_but_the_root_once(members):
+    found = price(bundled("dgx-a100"), members, "broadcast", algo="ring")
+    entered = {name: load for name, load in found.items() if name.startswith("node0/nvswitch0->")}
+    assert entered == {f"node0/nvswitch0->gpu{rank}": S for rank in members[1:]}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "crossed"),
+    [
+        ("dgx-a100", 5, {"node0/gpu0->nvswitch0": 1, "node0/nvswitch0->gpu5": 1}),
+        # written to the memory and read from it: the same bytes in both of its directions
+        (
+            "4x-rtx4090-pcie",
+            1,
+            {"node0/gpu0->cpu0": 1, "node0/cpu0->memory0": 1, "node0/memory0->cpu0": 1, "node0/cpu0->gpu1": 1},
+        ),
+    ],
+)
+def test_a_send_crosses_each_link_of_its_way_once(name, target, crossed):
+    cluster = bundled(name)
+    assert loads(cluster, point_to_point(cluster, 0, target, S)) == {link: n * S for link, n in crossed.items()}

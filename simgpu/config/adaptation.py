@@ -1,0 +1,66 @@
+"""Checks of what is trained and what is frozen."""
+
+from __future__ import annotations
+
+from simgpu.config.findings import Findings
+from simgpu.config.training_block import TrainingBlock
+from simgpu.workload.architecture import Architecture
+from simgpu.workload.families import model_units
+from simgpu.workload.frozen import trained_units, unmatched_names
+from simgpu.workload.lora import ALL_LINEAR, PROJECTIONS, adapters
+from simgpu.workload.model import Model
+from simgpu.workload.synthetic import SyntheticModel
+from simgpu.workload.training import Training
+
+
+def check_adaptation(
+    model: Architecture | SyntheticModel, training: Training, block: TrainingBlock, findings: Findings
+) -> None:
+    """Note names that no weight has, adapters that fit nothing, and what trains nothing at all.
+
+    Parameters
+    ----------
+    model : Architecture or SyntheticModel
+    training : Training
+    block : TrainingBlock
+    findings : Findings
+    """
+    if block.frozen is None and block.lora is None:
+        return
+    field = "training.lora" if block.lora is not None else "training.frozen"
+    if not isinstance(model, Architecture):
+        findings.add(field, "means nothing to a synthetic model, which has no weights", fix="leave it out")
+        return
+    if block.lora is not None and block.frozen is not None:
+        findings.add("training.frozen", "has no effect: with lora only adapters are trained", fix="leave it out")
+        return
+    parts = model_units(model, training)
+    unknown = unmatched_names(parts, training.frozen_names)
+    if unknown:
+        kinds = dict.fromkeys(unit.kind for unit in parts.units)
+        names = dict.fromkeys(p.name for unit in parts.units for p in unit.parameters)
+        problem = f"names no weight of {model.name}: {', '.join(unknown)}"
+        findings.add(field, problem, allowed=f"a share, or parts of {', '.join([*kinds, *names][:12])}, ...")
+        return
+    if not _check_lora(model, training, findings):
+        return
+    adapted = trained_units(parts, model, training)
+    if not any(not p.frozen for unit in adapted.units for p in unit.parameters):
+        findings.add(field, "leaves nothing to train", fix="freeze fewer weights")
+
+
+def _check_lora(model: Architecture, training: Training, findings: Findings) -> bool:
+    lora = training.lora
+    if lora is None:
+        return True
+    known = [*PROJECTIONS, ALL_LINEAR]
+    wrong = [target for target in lora.targets if target not in known]
+    if wrong:
+        findings.add("training.lora.targets", f"is not known: {', '.join(wrong)}", allowed=", ".join(known))
+        return False
+    block = model_units(model, training).layers[0].units[0] if isinstance(model, Model) else None
+    if block is None or not isinstance(model, Model) or not adapters(block, model, lora):
+        problem = f"is modelled for projections that {model.name} does not have"
+        findings.add("training.lora", problem, fix="use training.frozen, or other targets")
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""Fields for training a part of the weights: ``frozen`` and ``lora``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from simgpu.config.block import Block
+from simgpu.config.quantity import Text, Width
+from simgpu.units import QuantityError, parse_number
+from simgpu.workload.lora import ALL_LINEAR
+
+_ALLOWED: Final = "a share of the layers such as 0.5, or names such as [embedding, norm]"
+
+
+def _frozen(value: object) -> float | list[str]:
+    if isinstance(value, str) and value.strip():
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(name, str) and name.strip() for name in value):
+        return list(value)
+    if isinstance(value, (list, str, bool)) or value is None:
+        raise QuantityError("is neither a share nor names of weights", allowed=_ALLOWED)
+    share = parse_number(value)
+    if share >= 1:
+        raise QuantityError("leaves nothing to train", allowed="a share of the layers from 0 to below 1")
+    return share
+
+
+_FROZEN_SCHEMA: Final[dict[str, Any]] = {
+    "oneOf": [
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    ]
+}
+Frozen = Annotated[float | list[str], PlainValidator(_frozen), WithJsonSchema(_FROZEN_SCHEMA)]
+"""A share of the layers, or names of weights."""
+
+
+class LoraBlock(Block):
+    """Low-rank adapters beside frozen weights (huggingface/peft's names)."""
+
+    rank: Width
+    """Inner width of every adapter."""
+    targets: list[Text] = Field(default_factory=lambda: [ALL_LINEAR])
+    """Projections that get one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear."""

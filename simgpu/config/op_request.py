@@ -1,0 +1,175 @@
+"""One op asked for by itself, on a GPU: by the options of a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from simgpu.config.near import did_you_mean
+from simgpu.config.op_cells import LARGEST
+from simgpu.costs.choice import OpCosts
+from simgpu.dtypes import DType
+from simgpu.errors import Issue, ScenarioError, TopologyError
+from simgpu.hardware.gpu import Gpu
+from simgpu.workload.op import Attention, Gemm
+
+GEMM: Final = ("M", "N", "K")
+ATTENTION: Final = ("BATCH", "SEQUENCE", "HEADS", "HEAD_DIM")
+DTYPES: Final = tuple(dtype.value for dtype in DType)
+
+
+def parse_gemm(text: str, *, dtype: str = "bf16") -> Gemm:
+    """Read a matrix product.
+
+    Parameters
+    ----------
+    text : str
+        ``M,N,K`` or ``M,N,K,BATCH``: (M, K) x (K, N).
+    dtype : str
+
+    Returns
+    -------
+    Gemm
+
+    Raises
+    ------
+    ScenarioError
+        With every issue found.
+
+    Examples
+    --------
+    >>> parse_gemm("8192,8192,4096").flops == 2 * 8192 * 8192 * 4096
+    True
+    """
+    sizes = _sizes("--gemm", text, GEMM, "BATCH")
+    m, n, k, batch = (*sizes, 1)[:4]
+    return Gemm(name="gemm", m=m, n=n, k=k, batch=batch, dtype=_dtype(dtype))
+
+
+def parse_attention(text: str, *, dtype: str = "bf16", causal: bool = True, backward: bool = False) -> Attention:
+    """Read a fused attention.
+
+    Parameters
+    ----------
+    text : str
+        ``BATCH,SEQUENCE,HEADS,HEAD_DIM`` or with ``,KV_HEADS`` behind it; as many as heads by default.
+    dtype : str
+    causal, backward : bool
+
+    Returns
+    -------
+    Attention
+
+    Raises
+    ------
+    ScenarioError
+        With every issue found.
+
+    Examples
+    --------
+    >>> parse_attention("1,8192,32,128,8").kv_heads
+    8
+    """
+    sizes = _sizes("--attention", text, ATTENTION, "KV_HEADS")
+    batch, sequence, heads, width, kv_heads = (*sizes, sizes[2])[:5]
+    if heads % kv_heads:
+        allowed = ", ".join(str(n) for n in range(1, min(heads, 512) + 1) if heads % n == 0)
+        problem = f"{kv_heads} key/value heads do not divide the {heads} heads"
+        raise ScenarioError([Issue(field="--attention", value=text, problem=problem, allowed=f"KV_HEADS of {allowed}")])
+    return Attention(
+        name="attention", batch=batch, sequence=sequence, heads=heads, kv_heads=kv_heads, head_dim=width, causal=causal,
+        backward=backward, dtype=_dtype(dtype),
+    )  # fmt: skip
+
+
+def request_device(gpu: Gpu, *, rates: str = "sustained", power_cap_w: float | None = None) -> Gpu:
+    """Return a device with the rates that the options ask for.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    rates : str
+    power_cap_w : float, optional, W
+
+    Returns
+    -------
+    Gpu
+
+    Raises
+    ------
+    ScenarioError
+        For rates that the device does not have, and a cap that it cannot be given.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> request_device(gpu("A100-SXM4-80GB"), rates="peak").gemm_tflops
+    312.0
+    """
+    try:
+        return OpCosts(rates=rates.lower(), power_cap_w=power_cap_w).device(gpu)
+    except TopologyError as error:
+        problem, _, allowed = str(error).partition("; allowed: ")
+        capped = power_cap_w is not None and rates.lower() == "sustained"
+        field, value = ("--power-cap", f"{power_cap_w:g}") if capped else ("--rates", rates)
+        raise ScenarioError([Issue(field=field, value=value, problem=problem, allowed=allowed)]) from None
+
+
+def check_format(gpu: Gpu, op: Gemm | Attention) -> None:
+    """Refuse arithmetic that a device has no units for, and fused attention in formats that no kernel takes.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    op : Gemm or Attention
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> check_format(gpu("V100-SXM2-32GB"), Gemm(name="gemm", m=8, n=8, k=8))
+    Traceback (most recent call last):
+        ...
+    simgpu.errors.ScenarioError: --dtype = bf16: V100-SXM2-32GB (Volta) has no bf16 arithmetic; allowed: fp32, fp16
+    """
+    peaks = {DType.BF16: gpu.bf16_tflops, DType.TF32: gpu.tf32_tflops, DType.FP8: gpu.fp8_tflops}
+    able = [dtype for dtype in DType if peaks.get(dtype, 1.0)]
+    if isinstance(op, Attention):
+        able = [dtype for dtype in able if dtype.bytes <= 2]
+    if op.dtype in able:
+        return
+    what = "no fused attention" if isinstance(op, Attention) and peaks.get(op.dtype, 1.0) else "no"
+    problem = f"{gpu.name} ({gpu.arch}) has {what} {'in ' if what != 'no' else ''}{op.dtype.value} arithmetic"
+    allowed = ", ".join(dtype.value for dtype in able)
+    raise ScenarioError([Issue(field="--dtype", value=op.dtype.value, problem=problem, allowed=allowed)])
+
+
+def _sizes(option: str, text: str, names: Sequence[str], last: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    allowed = f"{','.join(names)} or {','.join((*names, last))}, whole numbers from 1 to {LARGEST:,}"
+    if len(parts) not in (len(names), len(names) + 1):
+        problem = f"has {len(parts)} number{'s' if len(parts) > 1 else ''}"
+        raise ScenarioError([Issue(field=option, value=text, problem=problem, allowed=allowed)])
+    issues = [
+        Issue(field=option, value=text, problem=f"{name} is {part or 'missing'}", allowed=allowed)
+        for name, part in zip((*names, last), parts, strict=False)
+        if not re.fullmatch(r"[0-9]{1,16}", part) or not 1 <= int(part) <= LARGEST
+    ]
+    if issues:
+        raise ScenarioError(issues)
+    return tuple(int(part) for part in parts)
+
+
+def _dtype(text: str) -> DType:
+    try:
+        return DType(text.lower())
+    except ValueError:
+        issue = Issue(
+            field="--dtype", value=text, problem="is no number format", allowed=", ".join(DTYPES),
+            fix=did_you_mean(text, DTYPES),
+        )  # fmt: skip
+        raise ScenarioError([issue]) from None

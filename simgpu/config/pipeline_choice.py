@@ -1,0 +1,142 @@
+"""Which pipeline a scenario asks for: its schedule, by name or from a file, its ranks, and its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from simgpu.config.findings import Findings
+from simgpu.config.parallel_block import ParallelBlock
+from simgpu.parallel.schedules import PIPELINE_SCHEDULES, PipelineSchedule, global_stages, refusal
+from simgpu.parallel.strategy import Strategy
+
+if TYPE_CHECKING:
+    from simgpu.workload.synthetic import SyntheticModel
+
+_PP, _VIRTUAL, _SCHEDULE = "parallel.pp", "parallel.virtual_stages", "parallel.schedule"
+_FIELDS: Final[Mapping[str, str]] = {"ranks": _PP, "virtual": _VIRTUAL}
+_ENOUGH: Final = 4  # micro-batches per rank that every schedule takes
+_BATCH_FIELDS: Final = ("training.gradient_accumulation", "training.global_batch_size", "training.micro_batch_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineChoice:
+    """A pipeline without its microbatches.
+
+    Parameters
+    ----------
+    schedule : str
+        A name of `PIPELINE_SCHEDULES`; that of the file for a table.
+    pp : int
+        Pipeline ranks.
+    virtual : int
+        Stages on each.
+    stages : int
+        In all.
+    table : PipelineSchedule or None
+        From a file.
+    """
+
+    schedule: str
+    pp: int
+    virtual: int
+    stages: int
+    table: PipelineSchedule | None = None
+
+    @property
+    def stages_per_rank(self) -> int:
+        """Stages of the model over ranks."""
+        return max(1, self.stages // self.pp)
+
+
+def choose_pipeline(
+    parallel: ParallelBlock, synthetic: SyntheticModel | None, table: PipelineSchedule | None, findings: Findings
+) -> PipelineChoice:
+    """Complete the fields of a pipeline, and check them against each other.
+
+    Parameters
+    ----------
+    parallel : ParallelBlock
+    synthetic : SyntheticModel or None
+        Its stages give what is left out.
+    table : PipelineSchedule or None
+        The file that ``parallel.schedule`` names.
+    findings : Findings
+
+    Returns
+    -------
+    PipelineChoice
+
+    Examples
+    --------
+    >>> from simgpu.config.draft import Draft
+    >>> findings = Findings(draft=Draft(data={}, source="s.yaml"))
+    >>> choose_pipeline(ParallelBlock(pp=4, virtual_stages=2), None, None, findings)
+    PipelineChoice(schedule='interleaved_1f1b', pp=4, virtual=2, stages=8, table=None)
+    """
+    if table is not None:
+        return _from_table(parallel, table, findings)
+    interleaved = parallel.virtual_stages is not None and parallel.virtual_stages > 1
+    schedule = parallel.schedule or ("interleaved_1f1b" if interleaved else "1f1b")
+    if schedule not in PIPELINE_SCHEDULES:  # a file that could not be read: findings say so
+        schedule = "1f1b"
+    kind = PIPELINE_SCHEDULES[schedule]
+    virtual, pp = parallel.virtual_stages or kind.default_virtual, parallel.pp or 1
+    if synthetic is not None:
+        stages = synthetic.stages * kind.copies
+        if parallel.pp is None:
+            pp = max(1, stages // virtual)
+        elif parallel.virtual_stages is None and stages % pp == 0 and _takes(schedule, pp, stages // pp):
+            virtual = stages // pp
+    if pp == 1:
+        if interleaved and findings.sound(_PP, _VIRTUAL):
+            findings.add(
+                _VIRTUAL, "has no pipeline to interleave: parallel.pp is 1", allowed="1", fix="set parallel.pp"
+            )
+        return PipelineChoice(schedule=schedule, pp=1, virtual=1, stages=1)
+    if findings.sound(_PP, _VIRTUAL, _SCHEDULE):
+        refused = refusal(schedule, ranks=pp, virtual=virtual, microbatches=_ENOUGH * pp)
+        field = None if refused is None else _FIELDS.get(refused.field)
+        if refused is not None and field is not None:
+            fix = "set parallel.schedule to interleaved_1f1b" if schedule == "1f1b" and virtual > 1 else refused.fix
+            findings.add(field, refused.problem, allowed=refused.allowed, fix=fix)
+    stages = global_stages(schedule, ranks=pp, virtual=virtual)
+    return PipelineChoice(schedule=schedule, pp=pp, virtual=virtual, stages=max(1, stages))
+
+
+def check_microbatches(strategy: Strategy, microbatches: int, findings: Findings) -> None:
+    """Note why a schedule does not take as many microbatches as the batch makes.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    microbatches : int
+        Per step and pipeline.
+    findings : Findings
+    """
+    if strategy.pp == 1:
+        return
+    field = next((name for name in _BATCH_FIELDS if findings.value(name) is not None), "training")
+    table = strategy.table
+    if table is not None:
+        if microbatches != table.microbatches:
+            problem = f"makes {microbatches} micro-batches, and the schedule {table.name} is for {table.microbatches}"
+            findings.add(field, problem, fix=f"set training.gradient_accumulation to {table.microbatches}")
+        return
+    refused = refusal(strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches)
+    if refused is not None:
+        problem = f"makes {microbatches} micro-batches a step for {strategy.schedule}, which {refused.problem}"
+        findings.add(field, problem, allowed=refused.allowed and f"{refused.allowed} micro-batches", fix=refused.fix)
+
+
+def _takes(schedule: str, pp: int, virtual: int) -> bool:
+    return refusal(schedule, ranks=pp, virtual=virtual, microbatches=_ENOUGH * pp) is None
+
+
+def _from_table(parallel: ParallelBlock, table: PipelineSchedule, findings: Findings) -> PipelineChoice:
+    virtual = max(1, table.stages // table.ranks)
+    for field, given, own in ((_PP, parallel.pp, table.ranks), (_VIRTUAL, parallel.virtual_stages, virtual)):
+        if given is not None and given != own and findings.sound(field):
+            findings.add(field, f"is not what the schedule {table.name} has", allowed=str(own), fix="leave it out")
+    return PipelineChoice(schedule=table.name, pp=table.ranks, virtual=virtual, stages=table.stages, table=table)

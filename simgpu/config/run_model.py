@@ -1,0 +1,76 @@
+"""Models of a run table: the row's dimensions, and what the architecture's name says beyond them.
+
+``simgpu/data/run_models.csv`` has one row per architecture, as regular expressions; the first that fits counts. A name
+that is not there takes what its MLP says: gated is Llama's architecture, two matrices are GPT's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from simgpu.hardware.table import read_table
+
+_DIMENSIONS: Final = {"layers": "layers", "hidden": "hidden", "heads": "heads", "vocab": "vocab", "ffn": "ffn"}
+_UNNAMED: Final = {"y": "Llama 2", "n": "GPT"}
+
+
+def run_model(cells: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str, Any] | str | None:
+    """Return the ``model`` field of a row.
+
+    Parameters
+    ----------
+    cells : mapping of column to text
+    numbers : mapping of column to int
+        The cells that are whole numbers.
+
+    Returns
+    -------
+    dict or str
+        Dimensions, or a bundled name. None when the architecture is one that dimensions do not describe.
+
+    Raises
+    ------
+    KeyError
+        With the name of a column that the row leaves empty.
+
+    Examples
+    --------
+    >>> run_model({"model": "GPT 1.7B", "ffn_gated": "n"}, {"layers": 24, "hidden": 2304, "heads": 24, "ffn": 9216,
+    ...                                                     "vocab": 51200, "seq": 2048})["positions"]
+    'learned'
+    """
+    rule = _rule(cells.get("model", ""))
+    if rule is None:
+        kind = cells.get("ffn_gated", "")[:1]
+        if kind not in _UNNAMED:
+            raise KeyError("ffn_gated")
+        rule = _rule(_UNNAMED[kind])
+    if rule is None or not (rule["name"] or rule["fields"]):
+        return None
+    if rule["name"]:
+        return str(rule["name"])
+    fields: dict[str, Any] = {field: numbers[column] for field, column in _DIMENSIONS.items()}
+    if "kv_heads" in numbers:
+        fields["kv_heads"] = numbers["kv_heads"]
+    for pair in rule["fields"].split(", "):
+        name, _, text = pair.partition("=")
+        fields[name] = numbers[text] if text in numbers else _value(text)
+    if fields.get("positions") == "learned":
+        fields["max_positions"] = numbers["seq"]
+    return fields
+
+
+def _value(text: str) -> Any:
+    return int(text) if text.isdecimal() else text == "true" if text in ("true", "false") else text
+
+
+def _rule(model: str) -> dict[str, str] | None:
+    return next((row for pattern, row in _rows() if pattern.search(model)), None)
+
+
+@cache
+def _rows() -> tuple[tuple[re.Pattern[str], dict[str, str]], ...]:
+    return tuple((re.compile(row["model"], re.IGNORECASE), row) for row in read_table("run_models.csv"))

@@ -1,0 +1,70 @@
+"""The software generation of a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from simgpu.config.environment_block import SoftwareBlock
+from simgpu.config.findings import Findings
+from simgpu.config.scenario_block import ScenarioBlock
+from simgpu.workload.software import DEFAULT, PRESETS, HostCosts, Software
+
+
+def choose_software(scenario: ScenarioBlock) -> Software:
+    """Return the preset that a scenario names, or the default, with the scenario's own host costs.
+
+    Parameters
+    ----------
+    scenario : ScenarioBlock
+
+    Returns
+    -------
+    Software
+
+    Examples
+    --------
+    >>> scenario = ScenarioBlock.model_validate({"model": "gpt2", "cluster": {"topology": "dgx-a100"}, "training": {},
+    ...                                          "software": "TE"})
+    >>> choose_software(scenario).fused_wgrad_accumulation
+    True
+    """
+    wanted = scenario.software
+    if wanted is None:
+        return DEFAULT
+    if not isinstance(wanted, SoftwareBlock):
+        return PRESETS[wanted]
+    preset = PRESETS[wanted.preset]
+    return replace(preset, host=_host(wanted, preset.host))
+
+
+def check_software(scenario: ScenarioBlock, findings: Findings) -> None:
+    """Note host settings that cannot go together.
+
+    Parameters
+    ----------
+    scenario : ScenarioBlock
+    findings : Findings
+    """
+    wanted = scenario.software
+    if isinstance(wanted, SoftwareBlock) and wanted.cuda_graphs and wanted.cuda_launch_blocking:
+        findings.add(
+            "software.cuda_launch_blocking",
+            "waits for every kernel, and software.cuda_graphs launches them together",
+            allowed="false",
+            fix="keep one of the two",
+        )
+
+
+def _host(wanted: SoftwareBlock, preset: HostCosts) -> HostCosts:
+    """Put a scenario's issue time in the place of the preset's; no launch of an op takes longer than the op."""
+    host = replace(preset, cuda_graphs=wanted.cuda_graphs, launch_blocking=wanted.cuda_launch_blocking)
+    if wanted.host_issue_ns is None:
+        return host
+    issue_ns = wanted.host_issue_ns
+    return replace(
+        host,
+        forward_op_ns=issue_ns,
+        backward_op_ns=issue_ns,
+        launch_ns=min(issue_ns, host.launch_ns),
+        graph_node_ns=min(issue_ns, host.graph_node_ns),
+    )

@@ -1,0 +1,126 @@
+"""The constants of an attention kernel on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from simgpu.costs.constants import device_rows
+from simgpu.hardware.gpu import Gpu
+from simgpu.hardware.gpu import gpu as catalogued
+
+# Widths of heads that kernels are compiled for; others are padded to the next: HEADDIM_SWITCH in
+# Dao-AILab/flash-attention csrc/flash_attn/src/static_switch.h
+WIDTH_STEP = 32
+WIDTHS = (64, 128, 256)  # that rates were measured at
+WIDE_FROM, WIDE_TO = 128, 160  # mean widths between which the backward rate goes over to that of wide heads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionKernel:
+    """What is measured about one kernel on one device.
+
+    Parameters
+    ----------
+    name : str
+        ``flash-1``, ``flash-2``, ``flash-3``, ``cudnn``, ``memory-efficient`` or ``triton``.
+    tile : int
+        Queries of one thread block.
+    rates : tuple of float
+        Rate of the products, softmax included, over the matrix rate, for heads 64, 128 and 256 wide.
+    prologue_ns : float, nanoseconds
+        Fill and drain of one row of tiles with heads 128 wide: its queries are read and its output is written.
+    backward_rate, wide_backward_rate : float
+        Rate of the backward products over the forward one, for heads up to 128 wide and from 160 on.
+    """
+
+    name: str
+    tile: int
+    rates: tuple[float, float, float]
+    prologue_ns: float
+    backward_rate: float
+    wide_backward_rate: float
+
+    def effort(self, width: float) -> float:
+        """Return the time of one product element per head, ``width / rate``, relative to the matrix rate.
+
+        Notes
+        -----
+        Linear in the width between the measured ones: products grow with the width, the exponentials of softmax do
+        not, so that narrow heads run at a lower rate. Beyond 256, which no kernel is made for, the rate stays; below 64
+        the first slope goes on, but never below zero at no width.
+
+        Examples
+        --------
+        >>> from simgpu.hardware.gpu import gpu
+        >>> kernel = attention_kernel(gpu("H100-SXM5-80GB"), "flash-2")
+        >>> [round(width / kernel.effort(width) / kernel.rates[1], 2) for width in (32, 64, 96, 128, 256)]  # over 128's
+        [0.64, 0.84, 0.94, 1.0, 0.94]
+        """
+        narrow, middle, wide = (measured / rate for measured, rate in zip(WIDTHS, self.rates, strict=True))
+        if width > WIDTHS[2]:
+            return wide * width / WIDTHS[2]
+        if width > WIDTHS[1]:
+            return middle + (wide - middle) * (width - WIDTHS[1]) / (WIDTHS[2] - WIDTHS[1])
+        slope = (middle - narrow) / (WIDTHS[1] - WIDTHS[0])
+        if width < WIDTHS[0]:
+            slope = min(slope, narrow / WIDTHS[0])
+        return narrow + slope * (width - WIDTHS[0])
+
+    def backward(self, width: float) -> float:
+        """Return the rate of the backward products over the forward one.
+
+        Examples
+        --------
+        >>> from simgpu.hardware.gpu import gpu
+        >>> [round(attention_kernel(gpu("A100-SXM4-80GB")).backward(width), 3) for width in (64, 128, 144, 256)]
+        [0.85, 0.85, 0.835, 0.82]
+        """
+        share = min(1.0, max(0.0, (width - WIDE_FROM) / (WIDE_TO - WIDE_FROM)))
+        return self.backward_rate + (self.wide_backward_rate - self.backward_rate) * share
+
+
+@cache
+def attention_kernel(gpu: Gpu, name: str = "") -> AttentionKernel:
+    """Return the constants of a kernel on a device.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    name : str
+        Empty, or a kernel that the table has no row of for the device (FlashAttention-3 on A100): the first that it
+        has.
+
+    Notes
+    -----
+    The table has TFLOP/s, and the device that they were measured on. They are turned into fractions of that device's
+    sustained matrix rate, which other devices with the same kernel share.
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> [attention_kernel(gpu("A100-SXM4-80GB"), name).name for name in ("", "flash-3", "flash-1")]
+    ['flash-2', 'flash-2', 'flash-1']
+    """
+    rows = device_rows("attention", gpu)
+    row = next((row for row in rows if row["kernel"] == name), rows[0])
+    narrow, middle, wide = (float(row[f"tflops_{width}"]) / catalogued(row["device"]).gemm_tflops for width in WIDTHS)
+    return AttentionKernel(
+        name=row["kernel"],
+        tile=int(row["q_tile"]),
+        rates=(narrow, middle, wide),
+        prologue_ns=float(row["prologue_us"]) * 1000,
+        backward_rate=float(row["backward"]),
+        wide_backward_rate=float(row["backward_wide"]),
+    )
+
+
+def padded(width: int) -> int:
+    """Return the width that a kernel computes heads of a width with.
+
+    Examples
+    --------
+    >>> [padded(width) for width in (64, 80, 128, 192)]
+    [64, 96, 128, 192]
+    """
+    return -(-width // WIDTH_STEP) * WIDTH_STEP

@@ -1,0 +1,134 @@
+"""Plays tasks here, in a pool of processes, or through any executor, and yields them as they end."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Final
+
+from simgpu.executor.outcome import ExecutorError, Outcome, TaskExecutor
+from simgpu.executor.pool import worker_pool
+
+_AHEAD: Final = 2  # tasks per worker that are handed over before one ends, so that none waits for the next
+_HANDED: Final = 1000  # tasks that an executor of unknown size holds at once
+
+Report = Callable[[str], None]
+
+
+def default_jobs() -> int:
+    """Return how many processes may run at once: the CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_tasks(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    jobs: int | None = None,
+    executor: TaskExecutor | None = None,
+    notice: Report = lambda _: None,
+) -> Iterator[Outcome]:
+    """Call a function with each item and yield the outcomes as they come.
+
+    Parameters
+    ----------
+    function : callable
+        Of a module, so that other processes find it; returns an answer for whatever is wrong with its item, so that
+        an exception means a lost worker.
+    items : sequence
+        Picklable.
+    jobs : int, optional
+        Processes; as many as CPUs by default. With one, everything runs in this process.
+    executor : TaskExecutor, optional
+        Runs the tasks instead; it is left running.
+    notice : callable
+        Told in a sentence about every worker that was lost.
+
+    Yields
+    ------
+    Outcome
+        One per item. A task whose worker dies is tried once more, alone, and given up when that fails too.
+
+    Raises
+    ------
+    ExecutorError
+        When the executor takes no more tasks.
+
+    Examples
+    --------
+    >>> sorted(outcome.value for outcome in run_tasks(abs, [-1, 2, -3], jobs=1))
+    [1, 2, 3]
+    """
+    if executor is not None:
+        return _through(executor, function, items, notice)
+    workers = min(jobs or default_jobs(), len(items))
+    if workers <= 1:
+        return (Outcome(index=index, value=function(item)) for index, item in enumerate(items))
+    return _in_pool(function, items, workers, notice)
+
+
+def _in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: int, notice: Report) -> Iterator[Outcome]:
+    waiting = deque(range(len(items)))
+    suspects: deque[int] = deque()  # tasks that were running when a worker died: each runs alone, to know which it was
+    while waiting or suspects:
+        queue, crew, ahead = (suspects, 1, 1) if suspects else (waiting, workers, _AHEAD * workers)
+        running: dict[Future[Any], int] = {}
+        try:
+            with worker_pool(crew) as pool:
+                while queue or running:
+                    while queue and len(running) < ahead:
+                        future = pool.submit(function, items[queue[0]])
+                        running[future] = queue.popleft()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        value = future.result()
+                        yield Outcome(index=running.pop(future), value=value)
+        except BrokenProcessPool:
+            finished = {future for future in running if future.done() and future.exception() is None}
+            for future in finished:
+                yield Outcome(index=running.pop(future), value=future.result())
+            if queue is suspects:
+                for index in running.values():
+                    yield Outcome(index=index, lost="the process that simulated it died, twice; memory may be short")
+            else:
+                suspects.extend(sorted(running.values()))
+                again = "1 point is" if len(suspects) == 1 else f"{len(suspects)} points are"
+                notice(f"a worker process died; {again} simulated again, one at a time")
+
+
+def _through(
+    executor: TaskExecutor, function: Callable[[Any], Any], items: Sequence[Any], notice: Report
+) -> Iterator[Outcome]:
+    waiting = deque(range(len(items)))
+    again: set[int] = set()
+    running: dict[Future[Any], int] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < _HANDED:
+                try:
+                    future = executor.submit(function, items[waiting[0]])
+                except Exception as error:
+                    raise ExecutorError(f"the executor takes no more tasks: {_said(error)}") from error
+                running[future] = waiting.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                index = running.pop(future)
+                try:
+                    value = future.result()
+                except Exception as error:
+                    if index in again:
+                        yield Outcome(index=index, lost=f"lost by the executor, twice: {_said(error)}")
+                    else:
+                        notice(f"a task was lost and is tried again: {_said(error)}")
+                        again.add(index)
+                        waiting.append(index)
+                    continue
+                yield Outcome(index=index, value=value)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,45 @@
+"""What a measured op table contributed to a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTableUse:
+    """How many of a run's op shapes a table priced.
+
+    Parameters
+    ----------
+    table : str
+        The file's name.
+    shapes : int
+        Different op shapes of the run.
+    exact, interpolated : int
+        How many of them were measured, and how many lie between measured ones; the model prices the rest.
+
+    Examples
+    --------
+    >>> print(OpTableUse(table="my_ops.csv", shapes=42, exact=12, interpolated=5))
+    17 of 42 op shapes from my_ops.csv (12 measured, 5 interpolated)
+    """
+
+    table: str
+    shapes: int
+    exact: int
+    interpolated: int
+
+    def __str__(self) -> str:
+        found = self.exact + self.interpolated
+        split = f" ({self.exact} measured, {self.interpolated} interpolated)" if self.interpolated else ""
+        return f"{found} of {self.shapes} op shapes from {self.table}{split}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for ``json.dumps``."""
+        return {
+            "name": self.table,
+            "shapes": self.shapes,
+            "exact": self.exact,
+            "interpolated": self.interpolated,
+        }

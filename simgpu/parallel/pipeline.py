@@ -1,0 +1,39 @@
+"""The pipeline schedule of a strategy."""
+
+from __future__ import annotations
+
+from simgpu.parallel.schedules import PipelineSchedule, build_schedule
+from simgpu.parallel.strategy import Strategy
+
+
+def pipeline_schedule(strategy: Strategy, microbatches: int) -> PipelineSchedule:
+    """Return what every pipeline rank does with every microbatch.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    microbatches : int
+        Per step and pipeline.
+
+    Returns
+    -------
+    PipelineSchedule
+        Of one rank without a pipeline: plain gradient accumulation.
+
+    Raises
+    ------
+    ScenarioError
+        When the schedule's framework does not accept the numbers.
+
+    Examples
+    --------
+    >>> pipeline_schedule(Strategy(pp=2, schedule="zbv", virtual_stages=2), 4).stages
+    4
+    """
+    if strategy.pp == 1:
+        return build_schedule("1f1b", ranks=1, microbatches=microbatches)
+    if strategy.table is not None:
+        return strategy.table
+    return build_schedule(
+        strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches
+    )

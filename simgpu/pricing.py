@@ -1,0 +1,140 @@
+"""What ops cost: those of a case, one by itself, those of a measured table. Plays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from simgpu.config.case import Case
+from simgpu.config.gpu_name import find_gpu
+from simgpu.config.op_request import check_format, parse_attention, parse_gemm, request_device
+from simgpu.lower import lower
+from simgpu.lower.kernels import KernelPrices
+from simgpu.metrics.op_errors import OpErrors, price_op_table
+from simgpu.metrics.op_report import OpReport, report_ops
+from simgpu.metrics.op_row import OpRow, price_ops
+from simgpu.program import Program
+from simgpu.workload.op import Attention, Gemm
+
+
+def lower_case(case: Case, prices: KernelPrices) -> Program:
+    """Lower a case to a Program, its ops priced by ``prices``."""
+    return lower(
+        case.cluster,
+        case.model,
+        case.training,
+        case.strategy,
+        network_free=case.network_free,
+        nccl=case.nccl,
+        prices=prices,
+        software=case.software,
+    )
+
+
+def op_prices(case: Case) -> KernelPrices:
+    """Return what prices a case's ops: its device with the rates that were chosen, and its measured table."""
+    return KernelPrices(case.costs.device(case.cluster.gpu(0)), case.costs.table)
+
+
+def ops(case: Case) -> OpReport:
+    """List every op of a case's step with shape, FLOPs, bytes, time, bound and the source of the number.
+
+    Parameters
+    ----------
+    case : Case
+
+    Returns
+    -------
+    OpReport
+
+    Raises
+    ------
+    ScenarioError, ModelError, TopologyError
+        When the case cannot be laid out.
+
+    Examples
+    --------
+    >>> from simgpu.config import load_scenario
+    >>> report = ops(load_scenario("four_vs_eight").cases[0])
+    >>> report.gpu, report.rows[0].op.name, report.rows[0].bound
+    ('A100-SXM4-80GB', 'embedding', 'memory')
+    """
+    prices = op_prices(case)
+    program = lower_case(case, prices)
+    return report_ops(program, prices, name=case.name, model=case.model.name)
+
+
+def one_op(
+    gpu: str,
+    *,
+    gemm: Sequence[str] = (),
+    attention: Sequence[str] = (),
+    dtype: str = "bf16",
+    causal: bool = True,
+    backward: bool = False,
+    rates: str = "sustained",
+    power_cap_w: float | None = None,
+) -> tuple[str, tuple[OpRow, ...]]:
+    """Price ops by themselves.
+
+    Parameters
+    ----------
+    gpu : str
+        A name that fits one GPU of the catalogue.
+    gemm : sequence of str
+        ``M,N,K[,BATCH]`` each.
+    attention : sequence of str
+        ``BATCH,SEQUENCE,HEADS,HEAD_DIM[,KV_HEADS]`` each.
+    dtype : str
+    causal, backward : bool
+        Of the attentions.
+    rates, power_cap_w
+        As in a scenario's ``costs`` block.
+
+    Returns
+    -------
+    str
+        The GPU's name in the catalogue.
+    tuple of OpRow
+
+    Raises
+    ------
+    ScenarioError
+        For a GPU, shape or number format that does not exist.
+
+    Examples
+    --------
+    >>> name, (row,) = one_op("h100-sxm-80gb", gemm=["8192,8192,8192"])
+    >>> name, row.bound, 600 < row.tflops < 800
+    ('H100-SXM5-80GB', 'compute', True)
+    """
+    device = find_gpu(gpu)
+    priced_on = request_device(device, rates=rates, power_cap_w=power_cap_w)
+    asked: list[Gemm | Attention] = [parse_gemm(text, dtype=dtype) for text in gemm]
+    asked += [parse_attention(text, dtype=dtype, causal=causal, backward=backward) for text in attention]
+    for op in asked:
+        check_format(device, op)
+    return device.name, price_ops(tuple(asked), priced_on)
+
+
+def op_table(path: str | Path) -> OpErrors:
+    """Price every row of a measured op table and compare.
+
+    Parameters
+    ----------
+    path : path
+        CSV; docs/ops.md has the formats.
+
+    Returns
+    -------
+    OpErrors
+
+    Raises
+    ------
+    ScenarioError
+        When the file is no such table.
+    """
+    from simgpu.config.op_table import read_op_table
+
+    table = read_op_table(Path(path))
+    return price_op_table(table.rows, table.skipped)

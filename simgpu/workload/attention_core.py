@@ -1,0 +1,173 @@
+"""The attention core: scores, softmax, dropout and weighted sum, as one kernel or as several.
+
+Elements of the scores: batch x heads x queries x keys, all of them, causal or not. Bytes per score, E of an activation:
+
+================================== ========================================= ======================================
+kernels                            forward                                   backward
+================================== ========================================= ======================================
+fused softmax (Megatron-LM)        scale, mask and softmax 2E                softmax 3E
+fp32 softmax (eager PyTorch)       scale 2E, mask 2E, softmax E + 4, cast    cast E + 4, softmax 8 + E, scale 2E
+                                   4 + E
+dropout, where there is some       2E + 1                                    2E + 1
+================================== ========================================= ======================================
+
+Kept per score: the softmax output in its format, its mask (1 B) and the result of dropout (E) where there is some, and
+in eager code the cast output (E) where there is none: with dropout and a fused softmax 5 B, the 5 a s^2 b of
+Korthikanti et al. (arXiv 2205.05198). Shared key and value heads are repeated to one per query head. Context and
+gradients are copied between the layouts of batched GEMM and projection; eager code also copies q, k and v.
+Sources: NVIDIA/Megatron-LM megatron/model/transformer.py CoreAttention, huggingface/transformers
+models/llama/modeling_llama.py eager_attention_forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from simgpu.workload.context_attention import STATISTIC_BYTES, context_core_piece, context_working_bytes
+from simgpu.workload.elementwise import chain
+from simgpu.workload.op import Attention, Gemm, MemoryBound
+from simgpu.workload.piece import Piece
+from simgpu.workload.shard import Shard
+
+FP32 = 4
+MASK = 1  # byte per element
+
+
+def core_piece(shard: Shard, core: Attention) -> Piece:
+    """Return the attention core with its backward and what it keeps besides q, k, v and its output.
+
+    Parameters
+    ----------
+    shard : Shard
+    core : Attention
+        The forward op of flash attention, which says what is attended: the whole sequence under context parallelism
+        too, whose ranks divide it (see `simgpu.workload.context_attention`).
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> from simgpu.workload.software import PRESETS
+    >>> from simgpu.workload.training import Training
+    >>> shard = Shard(model=bundled_model("gpt2"), tp=1, sequence_parallel=False, software=PRESETS["megatron-2021"],
+    ...               training=Training(sequence_length=64, micro_batch_size=1, accumulation=1, dropout=0.1))
+    >>> core = Attention(name="core", batch=1, sequence=64, heads=12, kv_heads=12, head_dim=64)
+    >>> [op.name for op in core_piece(shard, core).forward]
+    ['core.scores', 'core.softmax', 'core.dropout', 'core.context', 'core.merge_heads']
+    >>> core_piece(shard, core).saved_bytes == 5 * 12 * 64 * 64
+    True
+    """
+    if shard.software.flash_attention:
+        core = replace(core, kernel=shard.software.attention_kernel)
+    if shard.splits.cp > 1:
+        return context_core_piece(shard, core)
+    if not shard.software.flash_attention:
+        return _unfused(shard, core)
+    rows = core.batch * core.sequence * core.heads
+    saved = STATISTIC_BYTES * rows
+    if shard.training.fp8:  # the projection keeps its input in fp8, and flash attention's backward reads the original
+        saved += shard.element * rows * (core.value_dim or core.head_dim)
+    return Piece(
+        forward=(core,),
+        backward=(replace(core, name=f"{core.name}.backward", backward=True),),
+        saved_bytes=saved,
+    )
+
+
+def working_bytes(shard: Shard, core: Attention) -> int:
+    """Return the bytes alive at once in backward: gradients of scores, or a context-parallel exchange's buffers."""
+    if shard.splits.cp > 1:
+        return context_working_bytes(shard, core)
+    if shard.software.flash_attention:
+        return 0
+    return scores(core) * (shard.element + (shard.element if shard.software.fused_softmax else FP32))
+
+
+def scores(core: Attention) -> int:
+    """Return the number of attention scores.
+
+    Examples
+    --------
+    >>> scores(Attention(name="core", batch=2, sequence=8, heads=3, kv_heads=1, head_dim=4))
+    384
+    """
+    return core.batch * core.heads * core.sequence * (core.kv_sequence or core.sequence)
+
+
+def _unfused(shard: Shard, core: Attention) -> Piece:
+    name, element, fused = core.name, shard.element, shard.software.fused_softmax
+    queries, keys = core.sequence, core.kv_sequence or core.sequence
+    width = core.value_dim or core.head_dim
+    count, groups = scores(core), core.batch * core.heads
+
+    def product(what: str, m: int, n: int, k: int, layout: str) -> Gemm:
+        return Gemm(name=f"{name}.{what}", m=m, n=n, k=k, batch=groups, dtype=core.dtype, layout=layout)
+
+    def copy(what: str, elements: int) -> MemoryBound:
+        return MemoryBound(name=f"{name}.{what}", bytes=2 * element * elements)
+
+    inputs = core.batch * (queries * core.heads * core.head_dim + keys * core.kv_heads * (core.head_dim + width))
+    output = core.batch * queries * core.heads * width
+    dropped = (("dropout", 2 * element + MASK),) if shard.dropout else ()
+    cast = 0 if element == FP32 else element + FP32
+    if fused:
+        softmax: tuple[tuple[str, int], ...] = (("softmax", 2 * element),)
+        softmax_backward: tuple[tuple[str, int], ...] = (("softmax.backward", 3 * element),)
+        kept = element
+    else:
+        softmax = (("scale", 2 * element), ("mask", 2 * element), ("softmax", element + FP32), ("softmax_cast", cast))
+        softmax_backward = (
+            ("softmax_cast.backward", cast),
+            ("softmax.backward", 2 * FP32 + element),
+            ("scale.backward", 2 * element),
+        )
+        kept = FP32 + (element if cast and not shard.dropout else 0)
+    if shard.dropout:
+        kept += MASK + element
+    repeated, repeat, repeat_back = _repeated_heads(core, keys, width, element)
+    return Piece(
+        forward=(
+            *(() if fused else (copy("split_heads", inputs),)),
+            *repeat,
+            product("scores", queries, keys, core.head_dim, "tn"),
+            *_rated(name, count, softmax),
+            *chain(name, count, dropped),
+            product("context", queries, width, keys, "nn"),
+            copy("merge_heads", output),
+        ),
+        backward=(
+            *(() if fused else (copy("merge_heads.backward", output),)),
+            product("context.dgrad", queries, keys, width, "tn"),
+            product("context.value_gradient", keys, width, queries, "nt"),
+            *chain(name, count, (("dropout.backward", size) for _, size in dropped)),
+            *_rated(name, count, softmax_backward),
+            product("scores.query_gradient", queries, core.head_dim, keys, "nn"),
+            product("scores.key_gradient", keys, core.head_dim, queries, "nt"),
+            *repeat_back,
+            copy("qkv_gradient", inputs),
+        ),
+        saved_bytes=kept * count + repeated,
+    )
+
+
+def _rated(name: str, count: int, steps: tuple[tuple[str, int], ...]) -> tuple[MemoryBound, ...]:
+    """Return the steps as kernels, those of the softmax itself at a softmax's rate."""
+    return tuple(
+        op
+        for step, size in steps
+        for op in chain(
+            name, count, ((step, size),), pattern="softmax" if step in ("softmax", "softmax.backward") else "copy"
+        )
+    )
+
+
+def _repeated_heads(
+    core: Attention, keys: int, width: int, element: int
+) -> tuple[int, tuple[MemoryBound, ...], tuple[MemoryBound, ...]]:
+    """Return the bytes of keys and values repeated beyond the shared heads, and the kernels forward and backward."""
+    if core.kv_heads == core.heads:
+        return 0, (), ()
+    per_head = element * core.batch * keys * (core.head_dim + width)
+    moved = per_head * (core.kv_heads + core.heads)
+    forward = MemoryBound(name=f"{core.name}.repeat_heads", bytes=moved, kernels=2)
+    backward = MemoryBound(name=f"{core.name}.repeat_heads.backward", bytes=moved, kernels=2)
+    return per_head * (core.heads - core.kv_heads), (forward,), (backward,)

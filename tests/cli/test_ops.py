@@ -1,0 +1,332 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from simgpu.cli.op_tables import shape_text
+from simgpu.pricing import one_op
+from simgpu.workload.op import GroupedGemm, Timed
+
+TRUTH = Path(__file__).parents[3] / "shared" / "truth"
+SCENARIO = """\
+model: {model}
+cluster: {{topology: dgx-h100, gpus: 8}}
+training: {{sequence_length: 2048, micro_batch_size: 1, global_batch_size: 8}}
+parallel: {{tp: 4, pp: 2}}
+"""
+MEASURED = """id,gpu,dtype,m,n,k,time_us,notes
+good,H100 80GB HBM3,bf16,8192,8192,8192,1500,
+slow,H100 80GB HBM3,bf16,8192,8192,8192,3000,
+dark,unstated,bf16,8192,8192,8192,1500,
+alien,TPU v5,bf16,8192,8192,8192,1500,
+odd,H100 80GB HBM3,int4,8192,8192,8192,1500,
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    (tmp_path / "s.yaml").write_text(SCENARIO.format(model="llama-3-8b"))
+    return "s.yaml"
+
+
+def report(simgpu, *arguments):
+    outcome = simgpu("ops", *arguments, "--json", "-")
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def test_every_op_of_a_layer(simgpu, scenario):
+    outcome = simgpu("ops", scenario, "--json", "o.json")
+    assert outcome.code == 0, outcome.err
+    (case,) = json.loads(Path("o.json").read_text())["cases"]
+    assert (case["names"], case["model"], case["gpu"], case["table"]) == (["s"], "llama-3-8b", "H100-SXM5-80GB", None)
+    units = {(row["unit"], row["phase"]) for row in case["rows"]}
+    assert units == {
+        *((unit, phase) for unit in ("embedding", "block", "head") for phase in ("forward", "backward")),
+        ("optimizer", "optimizer"),
+    }
+    rows = {(row["phase"], row["op"]): row for row in case["rows"]}
+    # q of 32 heads and k, v of 8, each 128 wide, over tp = 4; 32 blocks and 8 micro-batches
+    qkv = rows["forward", "attention.qkv"]
+    assert {key: qkv["shape"][key] for key in ("m", "n", "k", "dtype")} == {
+        "m": 2048, "n": 48 * 128 // 4, "k": 4096, "dtype": "bf16"
+    }  # fmt: skip
+    assert qkv["flops"] == 2 * 2048 * 1536 * 4096
+    assert qkv["bytes"] == 2 * (2048 * 4096 + 4096 * 1536 + 2048 * 1536)
+    assert (qkv["kind"], qkv["class"], qkv["bound"], qkv["per_step"]) == ("gemm", "gemm", "compute", 32 * 8)
+    assert qkv["tflops"] == pytest.approx(qkv["flops"] / qkv["time_us"] / 1e6)
+    assert qkv["gb_per_s"] == pytest.approx(qkv["bytes"] / qkv["time_us"] / 1e3)
+    assert (qkv["source"], qkv["flag"]) == ("model", "M")
+    assert qkv["source_detail"].startswith("H100-SXM5-80GB: ")
+    assert rows["backward", "attention.qkv.dgrad"]["flops"] == rows["backward", "attention.qkv.wgrad"]["flops"]
+    for words in ("block, forward", "attention.qkv", "2048 x 1536 x 4096 tn bf16", "stage 1", "per step", "M measured"):
+        assert words in outcome.out
+
+
+def test_totals_are_sums_of_rows(simgpu, scenario):
+    (case,) = report(simgpu, scenario)["cases"]
+    rows, totals = case["rows"], case["totals"]
+    for total in totals:
+        own = [row for row in rows if (row["unit"], row["phase"]) == (total["unit"], total["phase"])]
+        assert total["time_us"] == pytest.approx(sum(row["time_us"] * row["per_step"] for row in own))
+        assert total["flops"] == sum(row["flops"] * row["per_step"] for row in own)
+        assert total["time_us_per_pass"] == pytest.approx(total["time_us"] / total["passes"])
+    passes = {(total["unit"], total["phase"]): total["passes"] for total in totals}
+    assert passes["block", "forward"] == passes["block", "backward"] == 32 * 8
+    assert passes["head", "forward"] == 8
+    assert passes["optimizer", "optimizer"] == 2  # one for each stage
+    assert case["step"]["time_us"] == pytest.approx(sum(total["time_us"] for total in totals))
+    assert case["step"]["time_us"] == pytest.approx(sum(stage["time_us"] for stage in case["stages"]))
+    assert len(case["stages"]) == 2
+
+
+def test_kernels_of_a_single_gpu_without_a_host_are_the_step(simgpu, tmp_path):
+    (tmp_path / "one.yaml").write_text(
+        "model: gpt2\ncluster: {topology: dgx-h100, gpus: 1}\n"
+        "training: {sequence_length: 1024, micro_batch_size: 8, global_batch_size: 16}\n"
+    )
+    (case,) = report(simgpu, "one.yaml")["cases"]
+    played = simgpu("run", "one.yaml", "--no-html", "--json", "-")
+    assert played.code == 0, played.err
+    breakdown = json.loads(played.out)["runs"][0]["breakdown_ns"]
+    busy = sum(time for name, time in breakdown.items() if name.startswith("compute."))
+    assert case["step"]["time_us"] * 1e3 == pytest.approx(busy, abs=1)
+
+
+def test_cases_with_the_same_ops_are_listed_once(simgpu):
+    cases = report(simgpu, "pipeline_bubble")["cases"]
+    assert sum(len(case["names"]) for case in cases) > 1
+    rows = [json.dumps([case["rows"], case["totals"]]) for case in cases]
+    assert len(set(rows)) == len(rows)
+
+
+def test_a_synthetic_model_has_given_times_and_nothing_to_fill_in(simgpu):
+    (case, *_) = report(simgpu, "pipeline_ideal", "--csv", "x.csv")["cases"]
+    assert {(row["kind"], row["bound"], row["source"]) for row in case["rows"]} == {("timed", "given", "given")}
+    assert len(Path("x.csv").read_text().splitlines()) == 1
+
+
+def export(simgpu, scenario):
+    assert simgpu("ops", scenario, "--csv", "my_ops.csv").code == 0
+    with Path("my_ops.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def save(rows):
+    with Path("my_ops.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def step_us(simgpu, scenario, *more):
+    outcome = simgpu("run", scenario, "--no-html", "--json", "-", *more)
+    assert outcome.code == 0, outcome.err
+    (run,) = json.loads(outcome.out)["runs"]
+    return run["step_time_ns"] / 1e3, run["op_table"], outcome.err
+
+
+def test_an_exported_table_that_was_not_filled_in_changes_nothing(simgpu, scenario):
+    rows = export(simgpu, scenario)
+    assert len({tuple(row.items()) for row in rows}) == len(rows)
+    plain, none, _ = step_us(simgpu, scenario)
+    same, table, _ = step_us(simgpu, scenario, "--set", "costs.table=my_ops.csv")
+    assert (same, none) == (plain, None)
+    assert table == {"name": "my_ops.csv", "shapes": len(rows), "exact": 0, "interpolated": 0}
+
+
+def test_a_filled_in_table_decides(simgpu, scenario):
+    rows = export(simgpu, scenario)
+    for row in rows:
+        if row["op"] in ("attention.qkv", "norm1"):
+            row["time_us"] = str(float(row["time_us"]) + 100)
+    save(rows)
+    (case,) = report(simgpu, scenario, "--set", "costs.table=my_ops.csv")["cases"]
+    found = {row["op"]: row["source"] for row in case["rows"] if row["phase"] == "forward"}
+    assert (found["attention.qkv"], found["norm1"], found["norm2"]) == ("table exact", "table exact", "model")
+    assert case["table"]["exact"] == 2
+    plain, _, _ = step_us(simgpu, scenario)
+    slower, table, printed = step_us(simgpu, scenario, "--set", "costs.table=my_ops.csv")
+    # Two stages of 16 blocks and 8 micro-batches in a pipeline of 9 slots: 2 x 100 us for each block that is passed.
+    assert slower - plain == pytest.approx(2 * 100 * 16 * 9, rel=0.02)
+    assert table["exact"] == 2
+    assert f"2 of {table['shapes']} op shapes from my_ops.csv" in printed
+
+
+def test_the_table_may_be_the_whole_step(simgpu, scenario):
+    rows = export(simgpu, scenario)
+    for row in rows:
+        row["time_us"], row["model_us"] = "10", ""
+    save(rows)
+    (case,) = report(simgpu, scenario, "--set", "costs.table=my_ops.csv")["cases"]
+    assert {(row["source"], row["time_us"]) for row in case["rows"]} == {("table exact", 10.0)}
+
+
+def test_between_measured_shapes_it_says_interpolated(simgpu, scenario, tmp_path):
+    (tmp_path / "t.csv").write_text("kind,m,n,k,time_us\ngemm,1024,1536,4096,50\ngemm,4096,1536,4096,200\n")
+    (case,) = report(simgpu, scenario, "--set", "costs.table=t.csv")["cases"]
+    (qkv,) = (row for row in case["rows"] if row["op"] == "attention.qkv")
+    assert (qkv["source"], qkv["source_detail"]) == ("table interpolated", "t.csv")
+    assert qkv["time_us"] == pytest.approx(100, rel=1e-4)
+
+
+def test_one_gemm(simgpu):
+    found = report(simgpu, "--gpu", "h100-sxm-80gb", "--gemm", "8192,8192,8192", "--dtype", "bf16")
+    assert found["gpu"] == "H100-SXM5-80GB"
+    (row,) = found["rows"]
+    assert row["flops"] == 2 * 8192**3
+    assert (row["kind"], row["bound"], row["source"]) == ("gemm", "compute", "model")
+    assert 600 < row["tflops"] < 850
+
+
+def test_one_attention(simgpu):
+    arguments = ("--gpu", "a100-sxm4-80gb", "--attention", "1,8192,32,128,8")
+    (causal,) = report(simgpu, *arguments)["rows"]
+    (full,) = report(simgpu, *arguments, "--no-causal")["rows"]
+    (backward,) = report(simgpu, *arguments, "--backward")["rows"]
+    assert (causal["shape"]["kv_heads"], causal["shape"]["causal"]) == (8, True)
+    assert full["flops"] == 2 * causal["flops"]
+    assert 2 * backward["flops"] == 5 * causal["flops"]
+    assert 1.7 < full["time_us"] / causal["time_us"] < 2.1
+    assert 2 < backward["time_us"] / causal["time_us"] < 5
+
+
+def test_several_ops_at_once_and_their_table_to_fill_in(simgpu):
+    outcome = simgpu("ops", "--gpu", "b200", "--gemm", "64,64,64", "--gemm", "64,64,64,8", "--csv", "x.csv")
+    assert outcome.code == 0, outcome.err
+    assert "8 x (64 x 64 x 64) tn bf16" in outcome.out
+    assert [line.split(",")[:6] for line in Path("x.csv").read_text().splitlines()[1:]] == [
+        ["gemm", "gemm", "64", "64", "64", "1"],
+        ["gemm", "gemm", "64", "64", "64", "8"],
+    ]
+
+
+def test_the_same_from_python():
+    name, (row,) = one_op("h100-sxm-80gb", gemm=["8192,8192,8192"], dtype="fp8")
+    assert (name, row.op.dtype.value) == ("H100-SXM5-80GB", "fp8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "SCENARIO, --gemm, --attention or --table is missing; fix: such as simgpu ops SCENARIO"),
+        (("--gpu", "h200"), "SCENARIO, --gemm, --attention or --table is missing"),
+        (("--gemm", "1,2,3"), "--gpu is missing; fix: such as --gpu h100-sxm-80gb"),
+        (("--gpu", "h100", "--gemm", "1,2,3"), "--gpu = h100: may be several GPUs; fix: name one: H100-SXM5-80GB"),
+        (("--gpu", "h2000", "--gemm", "1,2,3"), "--gpu = h2000: is no GPU that SimGPU knows; allowed: "),
+        (("--gpu", "h200", "--gemm", "1,2"), "--gemm = 1,2: has 2 numbers; allowed: M,N,K or M,N,K,BATCH"),
+        (("--gpu", "h200", "--attention", "1,2,3"), "--attention = 1,2,3: has 3 numbers; allowed: BATCH,SEQUENCE"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--dtype", "fp64"), "--dtype = fp64: is no number format; allowed: fp32"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--rates", "fast"), "--rates = fast: 'fast' are no rates; allowed: peak"),
+        (
+            ("--gpu", "h200", "--gemm", "1,2,3", "--power-cap", "900"),
+            "--power-cap = 900: H200-SXM5-141GB cannot be capp",
+        ),
+        (
+            ("--gpu", "t4", "--gemm", "1,2,3", "--rates", "measured"),
+            "--rates = measured: the matrix rate of T4 was not",
+        ),
+        (("four_vs_eigth",), "four_vs_eigth: there is no such scenario"),
+        (("four_vs_eight", "--gpu", "h200"), "four_vs_eight is a scenario: its GPUs and ops are its own"),
+        (("--table", "x.csv", "--gpu", "h200"), "--table takes everything from its file"),
+        (("--table", "x.csv", "--csv", "y.csv"), "--table takes everything from its file"),
+        (("--table", "absent.csv"), "absent.csv: cannot be read: No such file"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--set", "a=b"), "--set sets fields of a scenario"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--csv", "no/x.csv"), "no/x.csv: cannot be written"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--csv", "-"), "--csv - is not possible"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--csv", "a", "--json", "a"), "--csv and --json both name a"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_one_sentence(simgpu, tmp_path, arguments, message):
+    outcome = simgpu("ops", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_scenario_and_its_table_are_never_overwritten(simgpu, scenario):
+    before = Path(scenario).read_text()
+    export(simgpu, scenario)
+    table = Path("my_ops.csv").read_text()
+    for option, path in (("--csv", "my_ops.csv"), ("--json", "my_ops.csv"), ("--csv", scenario)):
+        outcome = simgpu("ops", scenario, "--set", "costs.table=my_ops.csv", option, path)
+        assert outcome.code == 2
+        assert "was read for this run and would be replaced" in outcome.err
+    assert (Path(scenario).read_text(), Path("my_ops.csv").read_text()) == (before, table)
+
+
+def test_a_measured_table(simgpu, tmp_path):
+    (tmp_path / "t.csv").write_text(MEASURED)
+    outcome = simgpu("ops", "--table", "t.csv", "--json", "-")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert set(found) == {"groups", "mape", "bias", "skipped"}
+    (group,) = found["groups"]
+    assert set(group) == {"gpu", "op", "n", "mape", "bias"}
+    assert (group["gpu"], group["op"], group["n"]) == ("H100-SXM5-80GB", "gemm", 2)
+    predicted = one_op("h100-sxm-80gb", gemm=["8192,8192,8192"])[1][0].time_ns / 1e3
+    errors = [predicted / 1500 - 1, predicted / 3000 - 1]
+    assert group["bias"] == pytest.approx(sum(errors) / 2)
+    assert group["mape"] == pytest.approx(sum(map(abs, errors)) / 2)
+    assert (found["mape"], found["bias"]) == (group["mape"], group["bias"])
+    assert found["skipped"] == [
+        {"id": "dark", "reason": "gpu is unstated: 'unstated'"},
+        {"id": "alien", "reason": "gpu is not in simgpu/data/gpus.csv: 'TPU v5'"},
+        {"id": "odd", "reason": "number format is not modelled: int4"},
+    ]
+    for words in ("The worst 2", "Skipped", "slow", "8192 x 8192 x 8192 tn bf16"):
+        assert words in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "t.csv: is no table of measured ops"),
+        (MEASURED.replace("time_us", "time"), "of which it lacks time_us; allowed: ops: kind, time_us; gemm: gpu"),
+        (MEASURED.splitlines()[0], "t.csv: has a header and no rows"),
+        ("", "t.csv: is empty"),
+        (
+            MEASURED.replace("1500", "fast", 1),
+            "t.csv:2: time_us = fast: is no number above 0; allowed: a number above 0",
+        ),
+        (MEASURED.replace("8192", "many", 1), "t.csv:2: m = many: is no such number; allowed: a whole number from 1"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused_in_one_sentence(simgpu, tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    outcome = simgpu("ops", "--table", "t.csv", "--json", "out.json")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.skipif(not TRUTH.is_dir(), reason="the measured tables are not here")
+@pytest.mark.parametrize(
+    ("name", "ops", "skipped"),
+    [
+        ("gemm_shapes_aic", {"gemm"}, set()),
+        ("gemm_tflops", {"gemm", "gemm.fp8", "grouped_gemm.fp8"}, {"gpu"}),
+        ("op_efficiency_matmul", {"gemm"}, set()),
+        ("op_efficiency_group_matmul", {"grouped_gemm"}, set()),
+        ("op_efficiency_sdp", {"attention.forward", "attention.backward"}, set()),
+        ("attention_tflops", {"attention.forward", "attention.forward+backward"}, {"implementation", "rate"}),
+        ("layer_times", {"layer.forward", "layer.backward"}, {"hardware", "times"}),
+    ],
+)
+def test_real_tables_are_priced_or_skipped_row_by_row(simgpu, name, ops, skipped):
+    path = TRUTH / f"{name}.csv"
+    found = report(simgpu, "--table", path)
+    assert {group["op"].split(" (")[0] for group in found["groups"]} == ops
+    assert {one["reason"].split()[0] for one in found["skipped"]} <= skipped
+    assert len(found["skipped"]) < len(path.read_text().splitlines())
+    assert found["mape"] < 0.5  # a wrong FLOP count or unit would be off by a factor
+
+
+def test_shapes_in_one_line():
+    grouped = GroupedGemm(name="x", groups=8, rows=100, n=16, k=32, busiest=20)
+    assert shape_text(grouped) == "100 rows in 8 x 16 x 32 tn bf16"
+    assert shape_text(Timed(name="x", duration_ns=1)) == "-"

@@ -1,0 +1,37 @@
+"""Errors on published tables of matrix products, which lie beside the repository; benchmarks/gemm.py prints them."""
+
+from pathlib import Path
+
+import pytest
+
+from simgpu.config.op_table import read_op_table
+from simgpu.metrics.op_errors import mean_errors, price_op_table
+
+FOLDER = Path(__file__).parents[3] / "shared" / "truth"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no tables of published measurements")
+TABLES = ("gemm_shapes_aic.csv", "op_efficiency_matmul.csv", "op_efficiency_group_matmul.csv")
+
+
+@pytest.fixture(scope="module")
+def priced():
+    return {name: price_op_table(read_op_table(FOLDER / name).rows) for name in TABLES}
+
+
+@pytest.mark.parametrize("name", ["A100-SXM4-80GB", "H100-SXM5-80GB"])
+def test_large_products(priced, name):
+    rows = [one for one in priced[TABLES[0]].priced if one.measured.gpu.name == name]
+    n, mape, bias = mean_errors(rows)
+    assert n > 100
+    assert mape <= 0.05
+    assert abs(bias) <= 0.03
+
+
+def test_all_devices(priced):
+    n, mape, bias = mean_errors([one for found in priced.values() for one in found.priced])
+    assert n > 1000
+    assert mape <= 0.075
+    assert abs(bias) <= 0.03
+
+
+def test_all_rates_are_measured_on_operators(priced):
+    assert {group.flag for found in priced.values() for group in found.groups} == {"M"}

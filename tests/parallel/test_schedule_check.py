@@ -1,0 +1,110 @@
+"""The validator passes what the frameworks accept, and marks each kind of mistake in its cell."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simgpu.parallel.messages import Message, with_messages
+from simgpu.parallel.schedule_check import check_schedule
+from simgpu.parallel.schedule_grid import fault_grid
+from simgpu.parallel.schedules import PIPELINE_SCHEDULES, Action, build_schedule, parse_slot, refusal
+
+
+@pytest.mark.parametrize("name", PIPELINE_SCHEDULES)
+def test_every_schedule_that_a_framework_accepts_is_sound(name):
+    """A part of the grid up to P 16, V 4, M 64; benchmarks/schedules.py goes over all of it."""
+    checked = 0
+    for ranks, virtual, microbatches in product((1, 2, 3, 4, 7, 8), (1, 2, 3, 4), (1, 2, 3, 5, 8, 12, 13, 16, 24)):
+        if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is None:
+            schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+            assert check_schedule(schedule) == ()
+            checked += 1
+    assert checked >= 9
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(sorted(PIPELINE_SCHEDULES)), st.integers(1, 16), st.integers(1, 4), st.integers(1, 64))
+def test_any_schedule_is_sound_or_refused(name, ranks, virtual, microbatches):
+    if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is None:
+        schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+        assert check_schedule(schedule) == ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(PIPELINE_SCHEDULES)), st.integers(1, 6), st.integers(1, 4), st.integers(1, 16))
+def test_receives_between_two_ranks_have_the_order_of_the_sends(name, ranks, virtual, microbatches):
+    if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is not None:
+        return
+    schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+    sent, received = {}, {}
+    for rank, row in enumerate(with_messages(schedule)):
+        assert [cell for cell in row if isinstance(cell, Action)] == list(schedule.order(rank))
+        for cell in row:
+            if isinstance(cell, Message):
+                pair = (rank, cell.peer) if cell.sends else (cell.peer, rank)
+                to = cell.stage if not cell.sends else cell.stage + (1 if cell.forward else -1)
+                (sent if cell.sends else received).setdefault(pair, []).append((to, cell.forward, cell.microbatch))
+    assert sent == received
+
+
+def edited(**cells):
+    """1F1B of two ranks and two microbatches with some cells replaced: r1s3 is slot 3 of rank 1."""
+    schedule = build_schedule("1f1b", ranks=2, microbatches=2)
+    rows = [list(row) for row in schedule.rows]
+    for where, text in cells.items():
+        rank, slot = map(int, where[1:].split("s"))
+        rows[rank][slot] = parse_slot(text) if isinstance(text, str) else text
+    return replace(schedule, rows=tuple(map(tuple, rows)))
+
+
+# rank 0: 0F0 . . 0F1 0B0 . 0B1      rank 1: . 1F0 1B0 1F1 1B1
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({}, []),
+        ({"r0s3": "0F0"}, ["rank 0, slot 3: 0F0 was done in slot 0 of rank 0 already",
+                           "rank 0, slot 6: 0B1 comes before 0F1"]),
+        ({"r0s1": "0F0"}, ["rank 0, slot 1: 0F0 was done in slot 0 of rank 0 already"]),
+        ({"r1s4": ""}, ["rank 1: B, or I and W, of stage 1, microbatch 1 is missing"]),
+        ({"r1s4": "1I1"}, ["rank 1: W of stage 1, microbatch 1 is missing"]),
+        ({"r1s4": "1W1"}, ["rank 1, slot 4: 1W1 comes before 1I1"]),
+        ({"r0s5": "0W0"}, ["rank 0, slot 5: 0W0 comes after 0B0: B is I and W in one"]),
+        ({"r0s5": "1F0"}, ["rank 0, slot 5: 1F0 belongs on rank 1",
+                           "rank 1, slot 1: 1F0 was done in slot 5 of rank 0 already"]),
+        ({"r0s5": "2F0"}, ["rank 0, slot 5: 2F0 names a stage that is not there; stages are 0 to 1"]),
+        ({"r0s5": "0F2"}, ["rank 0, slot 5: 0F2 names a microbatch that is not there; they are 0 to 1"]),
+        ({"r0s5": (Action(0, "X", 0),)}, ["rank 0, slot 5: 0X0 is neither F, I, W nor B"]),
+        ({"r0s4": (Action(0, "B", 0), Action(0, "F", 1)), "r0s3": ""}, ["rank 0, slot 4: 0B0 and 0F1 share a slot"]),
+        ({"r0s3": (Action(0, "F", 1), Action(0, "B", 1)), "r0s6": ""},
+         ["rank 0, slot 3: 0F1 and 0B1 share a slot",
+          "rank 0, slot 3: 0B1 comes before 0F1"]),
+        ({"r1s2": "1F1", "r1s3": "1B0"}, []),
+        ({"r1s1": "1F1", "r1s2": "1B1", "r1s3": "1F0", "r1s4": "1B0"}, []),
+        ({"r0s3": "0B0", "r0s4": "0F1", "r1s1": "1F1", "r1s2": "1B1", "r1s3": "1F0", "r1s4": "1B0"},
+         ["rank 0, slot 3: 0B0 waits for ever for the backward of stage 1, microbatch 0, on rank 1, which waits",
+          "rank 1, slot 1: 1F1 waits for ever for the forward of stage 0, microbatch 1, on rank 0, which waits"]),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_found_where_it_is(cells, expected):
+    schedule = edited(**cells)
+    faults = [str(fault) for fault in check_schedule(schedule)]
+    assert len(faults) == len(expected)
+    assert all(fault.startswith(want) for fault, want in zip(faults, expected, strict=True))
+
+
+def test_the_grid_marks_the_cell():
+    schedule = edited(r1s4="1W1")
+    lines = fault_grid(schedule.rows, check_schedule(schedule)).splitlines()
+    assert [line for line in lines if ">" in line] == ["   4  0B0     >1W1<   <-- rank 1: 1W1 comes before 1I1"]
+    assert len(lines) == 8
+
+
+def test_what_is_missing_stands_below_the_grid_and_is_not_endless():
+    schedule = build_schedule("gpipe", ranks=2, microbatches=12)
+    empty = replace(schedule, rows=(schedule.rows[0], ()))
+    lines = fault_grid(empty.rows, check_schedule(empty)).splitlines()
+    assert lines[-11] == "<-- rank 1: F of stage 1, microbatch 0 is missing"
+    assert lines[-1] == "<-- and 2 more that are missing"

@@ -1,0 +1,182 @@
+"""A row of a table becomes the scenario that docs/validation.md promises, or is skipped with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simgpu.config.run_table import parse_selection, read_run_table
+from simgpu.errors import ScenarioError
+from tests.validate.tables import write_table
+
+
+def _data(tmp_path: Path, **cells: str) -> dict[str, Any]:
+    runs, skipped = read_run_table(write_table(tmp_path / "t.csv", [cells]))
+    assert not skipped, skipped[0].reason
+    return runs[0].data
+
+
+def _reason(tmp_path: Path, **cells: str) -> str:
+    runs, skipped = read_run_table(write_table(tmp_path / "t.csv", [cells]))
+    assert not runs
+    return skipped[0].reason
+
+
+def test_a_complete_row(tmp_path: Path) -> None:
+    data = _data(tmp_path)
+    assert data["cluster"] == {"topology": "dgx-a100", "nodes": 1, "gpus": 8}
+    assert data["parallel"] == {"tp": 8}
+    assert data["software"] == "megatron-2021"
+    assert data["model"]["positions"] == "learned"
+    assert data["model"]["tied_embeddings"] is True
+    training = data["training"]
+    assert (training["micro_batch_size"], training["global_batch_size"], training["recompute"]) == (4, 8, "full")
+    # Megatron of 2021 in fp16: fp16 gradients, fp32 master copy
+    assert (training["param_dtype"], training["grad_dtype"], training["master_dtype"]) == ("fp16", "fp16", "fp32")
+
+
+def test_the_batch_from_the_accumulation(tmp_path: Path) -> None:
+    assert _data(tmp_path, global_batch="", grad_accum="3")["training"]["global_batch_size"] == 12
+
+
+def test_a_gated_mlp_is_llama(tmp_path: Path) -> None:
+    model = _data(tmp_path, model="some 7B", ffn_gated="y", framework="NeMo/Megatron-Core", flash_attn="y")["model"]
+    assert (model["mlp"], model["norm"], model["positions"]) == ("swiglu", "rmsnorm", "rope")
+
+
+def test_the_generation_follows_framework_and_date(tmp_path: Path) -> None:
+    assert _data(tmp_path, framework="Megatron-LM (2022)")["software"] == "megatron-2022"
+    assert _data(tmp_path, framework="NeMo/Megatron-Core", flash_attn="y (TE)")["software"] == "te"
+    assert _data(tmp_path, framework="Composer + PyTorch FSDP1", flash_attn="y")["software"] == "flash"
+
+
+def test_reductions_that_do_not_overlap_come_in_one_bucket(tmp_path: Path) -> None:
+    late = _data(tmp_path, tp="4", dp="2", shard="none (DDP)", overlap_notes="gradient all-reduce not overlapped")
+    assert late["ddp"]["bucket_cap_mb"] > 1e5
+    assert "ddp" not in _data(tmp_path, tp="4", dp="2", shard="none (DDP)", overlap_notes="torch DDP overlap")
+
+
+def test_a_distributed_optimizer_overlaps_as_the_notes_say(tmp_path: Path) -> None:
+    cells = {"tp": "4", "dp": "2", "shard": "distributed optimizer (ZeRO-1)"}
+    quiet = _data(tmp_path, **cells)
+    assert quiet["distributed_optimizer"] == {"overlap_grad_reduce": False, "overlap_param_gather": False}
+    loud = _data(tmp_path, **cells, overlap_notes="grad reduce-scatter and param all-gather overlap")
+    assert loud["distributed_optimizer"] == {"overlap_grad_reduce": True, "overlap_param_gather": True}
+
+
+def test_fsdp_groups_and_formats(tmp_path: Path) -> None:
+    cells = {"tp": "1", "dp": "8", "framework": "Composer + PyTorch FSDP1", "flash_attn": "y"}
+    full = _data(tmp_path, **cells, shard="FSDP1 FULL_SHARD (ZeRO-3)", precision="bf16, MP mode DEFAULT")
+    assert (full["parallel"]["data_parallel"], full["fsdp"]) == ("fsdp1", {"reshard_after_forward": True})
+    assert full["training"]["reduce_dtype"] == "fp32"
+    kept = _data(tmp_path, **cells, shard="FSDP1 SHARD_GRAD_OP (ZeRO-2-like)", precision="bf16, MP mode PURE")
+    assert kept["fsdp"] == {"reshard_after_forward": False}
+    assert kept["training"]["reduce_dtype"] == "bf16"
+    group = _data(tmp_path, **cells, shard="FSDP, group 4", precision="bf16")
+    assert (group["parallel"]["data_parallel"], group["fsdp"]) == ("hsdp", {"shard_size": 4})
+
+
+def test_embedding_and_head_count_as_layers_where_layers_do_not_divide(tmp_path: Path) -> None:
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [{"layers": "22", "tp": "1", "pp": "8"}]))
+    assert runs[0].data["parallel"]["layers_per_stage"] == [2, 3, 3, 3, 3, 3, 3, 2]
+    assert "a layer less" in runs[0].assumptions[0]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"), [("1F1B", "1f1b"), ("1F1B-I", "interleaved_1f1b"), ("ZB-1p", "zbh1"), ("ZB-H2", "zbh2")]
+)
+def test_schedules(tmp_path: Path, schedule: str, name: str) -> None:
+    vpp = "3" if schedule == "1F1B-I" else "1"
+    data = _data(tmp_path, tp="1", pp="8", vpp=vpp, grad_accum="8", global_batch="", schedule=schedule)
+    assert data["parallel"]["schedule"] == name
+
+
+def test_networks(tmp_path: Path) -> None:
+    cells = {"gpus": "16", "dp": "2", "shard": "none (DDP)"}
+    hdr = _data(tmp_path, **cells, inter_link="8x200Gb HDR IB (Selene, 3-level fat tree)")
+    assert hdr["cluster"] == {"topology": "dgx-a100", "nodes": 2, "gpus": 16}
+    four = _data(tmp_path, **cells, inter_link="800 Gb/s per node (config value)")
+    assert four["cluster"]["topology"] == "8x-a100-four-hdr"
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [cells | {"inter_link": "RoCE RDMA"}]))
+    assert runs[0].assumptions == ("network: one 200 Gb/s RoCE NIC for each GPU",)
+
+
+def test_racks(tmp_path: Path) -> None:
+    cells = {
+        "gpu": "GB300 (NVL72)", "gpus_per_node": "4", "intra_link": "NVLink5 NVL72", "dp": "32", "tp": "4",
+        "shard": "distributed optimizer", "inter_link": "4x800Gb per tray (assumed)", "gpus": "128", "micro_batch": "1",
+        "global_batch": "128", "framework": "Megatron-Bridge 26.04", "flash_attn": "y", "precision": "BF16",
+    }  # fmt: skip
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [cells]))
+    assert runs[0].gpu_model == "GB300"
+    assert runs[0].data["cluster"]["nodes"] == 2  # racks of 64
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"micro_batch": ""}, "micro_batch is unstated"),
+        ({"seq": ""}, "seq is unstated"),
+        ({"precision": "NVFP4"}, "precision NVFP4 is not simulated"),
+        ({"framework": "Paxml (JAX)"}, "no software generation"),
+        ({"framework": "Colossal-AI"}, "framework is not in"),
+        ({"intra_link": ""}, "hardware is unstated"),
+        ({"dp": "2"}, "tp x pp x cp x dp = 16 is not the 8 GPUs"),
+        ({"tp": "4", "dp": "2", "shard": ""}, "how the replicas are joined"),
+        ({"tp": "1", "pp": "8", "vpp": ""}, "vpp is unstated"),
+        ({"model": "Mixtral 8x7B"}, "not described by the table's columns"),
+        ({"step_s": ""}, "step time is unstated"),
+        ({"notes": "degraded: one NIC down"}, "its notes call it degraded"),
+        ({"notes": "LoRA/SFT row"}, "fine-tuning"),
+    ],
+)
+def test_a_row_that_lacks_something_is_skipped(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
+    assert reason in _reason(tmp_path, **cells)
+
+
+def test_the_step_from_a_rate(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "step_s": "", "implied_step_s": "2.5"},
+        {"id": "b", "step_s": "", "samples_s": "4"},  # 8 sequences
+        {"id": "c", "step_s": "", "tokens_s_gpu": "1024"},  # 8 x 2048 tokens on 8 GPUs
+    ]
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", rows))
+    assert [run.step_s for run in runs] == [2.5, 2.0, 2.0]
+
+
+def test_unpublished_recomputation_is_said(tmp_path: Path) -> None:
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [{"recompute": "unstated (recipe default)"}]))
+    assert runs[0].data["training"]["recompute"] == "none"
+    assert runs[0].assumptions == ("no recomputation",)
+
+
+def test_memory_counts_only_in_a_stated_unit(tmp_path: Path) -> None:
+    rows = [{"id": "a", "peak_mem_gb": "30"}, {"id": "b", "peak_mem_gb": "30", "notes": "allocated GiB"}]
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", rows))
+    assert [run.memory_gib for run in runs] == [None, 30.0]
+
+
+def test_selection_and_groups(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", [{"id": "a"}, {"id": "b", "tier": "B"}, {"id": "c", "tier": ""}])
+    runs, _ = read_run_table(path, parse_selection(["tier=A|"], "tier"))
+    assert [(run.id, run.family) for run in runs] == [("a", "t: A"), ("c", "t: unstated")]
+
+
+def test_overrides_hold_for_every_run(tmp_path: Path) -> None:
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [{}]), overrides=["training.recompute=none"])
+    assert runs[0].data["training"]["recompute"] == "none"
+
+
+def test_what_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ScenarioError, match="no table of measured runs: it has no columns id, model"):
+        read_run_table(tmp_path / "x.csv")
+    path = write_table(tmp_path / "t.csv", [{"step_s": "fast"}])
+    with pytest.raises(ScenarioError, match=r"step_s = fast: is no number"):
+        read_run_table(path)
+    with pytest.raises(ScenarioError, match=r"--where = nodes: is no column"):
+        read_run_table(path, parse_selection(["nodes=2"], ""))
+    with pytest.raises(ScenarioError, match=r"has no column and '='"):
+        parse_selection(["tier"], "")

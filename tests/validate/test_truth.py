@@ -1,0 +1,30 @@
+"""Every published table maps: few rows are skipped among those that are complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simgpu.config.run_table import parse_selection, read_run_table
+
+TRUTH = Path(__file__).parents[3] / "shared" / "truth"
+pytestmark = pytest.mark.skipif(not TRUTH.is_dir(), reason="the measurements are not here")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("megatron", ["tier=A"]),
+        ("vtrain_gt", []),
+        ("dgxc_weak_scaling", ["tier=A"]),
+        ("fsdp_llm_foundry", []),
+        ("pipeline_zero_bubble", ["tier=A"]),
+        ("dlperf_gpt_3d", ["tier=A"]),
+        ("ddp", ["tier=B"]),
+    ],
+)
+def test_no_more_than_a_tenth_is_skipped(name: str, where: list[str]) -> None:
+    runs, skipped = read_run_table(TRUTH / f"{name}.csv", parse_selection(where, ""))
+    assert len(skipped) <= 0.1 * (len(runs) + len(skipped)), skipped[0]
+    assert len(runs) >= 10
