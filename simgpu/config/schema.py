@@ -30,8 +30,8 @@ def scenario_schema() -> dict[str, Any]:
     Examples
     --------
     >>> schema = scenario_schema()
-    >>> schema["$defs"]["ParallelBlock"]["properties"]["cp"]["description"]
-    'Context-parallel degree. SimGPU 0.1 simulates only: 1.'
+    >>> schema["$defs"]["PerturbBlock"]["properties"]["jitter"]["description"]
+    'Relative spread of op times. SimGPU 0.1 does not simulate this.'
     """
     schema = ScenarioBlock.model_json_schema(by_alias=True)
     for unbuilt in UNBUILT:

@@ -71,7 +71,7 @@ def test_a_bad_scenario(simgpu, tmp_path, old, new, where, words):
         (["run"], "Missing argument"),
         (["run", "pipeline_ideal", "--colour"], "No such option"),
         (["runs", "pipeline_ideal"], "No such command"),
-        (["run", "absent"], "absent: there is no such scenario; allowed: a path, or a bundled name: four_vs_eight"),
+        (["run", "absent"], "absent: there is no such scenario; allowed: a path, or a bundled name: context_parallel"),
         (["run", "pipeline_idel"], "did you mean pipeline_ideal?"),
         (["run", "x" * 5000], "there is no such scenario"),
         (["run", "."], "is a folder"),

@@ -41,7 +41,7 @@ def test_time_memory_and_flops_lie_between_none_and_all():
     repeated = [r.hfu * r.step_time_s - r.mfu * r.step_time_s for r in reports]
     assert repeated[1:3] == pytest.approx([repeated[3] / 4, 3 * repeated[3] / 4], rel=1e-6)
     recomputed = [r.breakdown_ns["compute.recompute"] for r in reports]
-    assert recomputed[1] == pytest.approx(recomputed[3] / 4)
+    assert recomputed[1] == pytest.approx(recomputed[3] / 4, rel=0.01)  # communication beside it slows some kernels
     assert reports[3].peak_memory_bytes < reports[2].peak_memory_bytes < reports[0].peak_memory_bytes
 
 
