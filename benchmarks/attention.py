@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from simgpu.hardware.gpu import gpu
-from simgpu.metrics.op_errors import MeasuredOps, mean_errors, price_op_table
+from simgpu.metrics.mean_errors import mean_errors
+from simgpu.metrics.op_errors import MeasuredOps, price_op_table
 from simgpu.workload.op import Attention, Gemm, MemoryBound
 
 HERE = Path(__file__).parent

@@ -22,7 +22,8 @@ from simgpu.config.op_table import read_op_table
 from simgpu.costs.compute import price
 from simgpu.costs.gemm import gemm_constants, gemm_ns
 from simgpu.hardware.gpu import gpu as gpu_of
-from simgpu.metrics.op_errors import mean_errors, price_op_table
+from simgpu.metrics.mean_errors import mean_errors
+from simgpu.metrics.op_errors import price_op_table
 from simgpu.workload.op import Gemm, GroupedGemm
 
 TABLES = ("gemm_shapes_aic.csv", "op_efficiency_matmul.csv", "op_efficiency_group_matmul.csv", "gemm_tflops.csv")

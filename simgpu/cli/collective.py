@@ -213,7 +213,7 @@ def print_errors(found: TableErrors, console: Console) -> None:
     found : TableErrors
     console : Console
     """
-    from simgpu.metrics.collective_errors import mean_errors
+    from simgpu.metrics.mean_errors import mean_errors
 
     if found.series:
         table = Table(title="Predicted against measured time; bias above 0: predicted too slow", title_justify="left")

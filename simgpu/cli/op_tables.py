@@ -10,7 +10,7 @@ from rich.text import Text
 
 from simgpu.costs.origin import MEANING
 from simgpu.hardware.gpu import gpu as catalogued
-from simgpu.metrics.op_errors import mean_errors
+from simgpu.metrics.mean_errors import mean_errors
 from simgpu.units import format_bytes, format_time
 from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound
 

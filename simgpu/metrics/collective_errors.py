@@ -10,6 +10,7 @@ from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.errors import SimGPUError
 from simgpu.hardware.cluster import Cluster
 from simgpu.metrics.collective_sweep import price
+from simgpu.metrics.mean_errors import mean_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,28 +162,6 @@ def price_table(
         bias=bias,
         skipped=_merged(left),
     )
-
-
-def mean_errors(rows: Sequence[PricedCollective]) -> tuple[int, float | None, float | None]:
-    """Sum rows up.
-
-    Parameters
-    ----------
-    rows : sequence of PricedCollective
-
-    Returns
-    -------
-    int
-        How many.
-    float or None
-        Mean of the errors' sizes; None without rows.
-    float or None
-        Mean of the errors.
-    """
-    if not rows:
-        return 0, None, None
-    errors = [row.error for row in rows]
-    return len(rows), sum(abs(error) for error in errors) / len(rows), sum(errors) / len(rows)
 
 
 def errors_to_json(found: TableErrors) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from simgpu.costs.compute import price
 from simgpu.hardware.gpu import Gpu
+from simgpu.metrics.mean_errors import mean_errors
 from simgpu.workload.op import Op
 
 
@@ -151,28 +152,6 @@ def price_op_table(rows: Iterable[MeasuredOps], skipped: Iterable[SkippedOps] = 
         bias=bias,
         skipped=_merged(skipped),
     )
-
-
-def mean_errors(rows: Sequence[PricedOps]) -> tuple[int, float | None, float | None]:
-    """Sum rows up.
-
-    Parameters
-    ----------
-    rows : sequence of PricedOps
-
-    Returns
-    -------
-    int
-        How many.
-    float or None
-        Mean of the errors' sizes; None without rows.
-    float or None
-        Mean of the errors.
-    """
-    if not rows:
-        return 0, None, None
-    errors = [row.error for row in rows]
-    return len(rows), sum(abs(error) for error in errors) / len(rows), sum(errors) / len(rows)
 
 
 def op_errors_to_json(found: OpErrors) -> dict[str, Any]:

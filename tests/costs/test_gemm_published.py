@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from simgpu.config.op_table import read_op_table
-from simgpu.metrics.op_errors import mean_errors, price_op_table
+from simgpu.metrics.mean_errors import mean_errors
+from simgpu.metrics.op_errors import price_op_table
 
 FOLDER = Path(__file__).parents[3] / "shared" / "truth"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no tables of published measurements")
