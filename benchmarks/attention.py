@@ -138,6 +138,7 @@ def main(folder):
         grouped.setdefault((one.measured.gpu.name, kernel, *case, status), []).append(one)
         if kernel != "unfused":
             totals.setdefault((one.measured.gpu.name, case[0]), []).append(one)
+            totals.setdefault((one.measured.gpu.name, "all passes"), []).append(one)
             totals.setdefault(("all", status), []).append(one)
     for key, rows in sorted(grouped.items()):
         print(line("  ".join(key), rows))
