@@ -239,6 +239,9 @@ class TransferCost:
         Name of the link that limits it alone, or empty.
     disturbance : int
         Index into Program.disturbances, -1 for none.
+    spinning : int
+        The same while the kernel waits for its partners: it holds its multiprocessors and moves nothing. -1 where it
+        disturbs as much as later.
     protocol : str
         NCCL's ``LL``, ``LL128`` or ``Simple``, for people; empty where that is no question.
     """
@@ -250,6 +253,7 @@ class TransferCost:
     source: str = ""
     bottleneck: str = ""
     disturbance: int = -1
+    spinning: int = -1
     protocol: str = ""
 
 

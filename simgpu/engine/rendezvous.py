@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from simpy import Environment, Event
@@ -25,10 +26,12 @@ class Meeting:
     parties: tuple[int, ...]  # ranks (or classes) that must arrive
     event: Event
     disturbance: int  # place in Program.disturbances, -1 for none
+    spinning: int  # the same until it starts
     arrived: dict[int, int] = field(default_factory=dict)  # rank -> time its stream got here
     start_ns: int = -1
     end_ns: int = -1
     cause: int = -1
+    on_start: list[Callable[[int], None]] = field(default_factory=list)  # told when it starts, by those who wait
 
 
 @dataclass(slots=True)
@@ -83,7 +86,8 @@ class Rendezvous:
         if meeting is None:
             cost = self.program.transfers.get((group, key))
             disturbed = -1 if cost is None else cost.disturbance
-            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event(), disturbed)
+            spinning = disturbed if cost is None or cost.spinning < 0 else cost.spinning
+            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event(), disturbed, spinning)
         elif meeting.key != key:
             raise ProgramError(
                 f"{instruction.communicator} group {group}: rank {rank} calls {key.kind} of {key.bytes} bytes where "
@@ -98,6 +102,8 @@ class Rendezvous:
     def _begin(self, meeting: Meeting) -> None:
         meeting.start_ns = max(meeting.arrived.values())
         meeting.cause = min(rank for rank, time in meeting.arrived.items() if time == meeting.start_ns)
+        for told in meeting.on_start:
+            told(meeting.start_ns)
         cost = self.program.transfers[meeting.group, meeting.key]
         transfer = self.recorder.transfer(meeting.group, meeting.key)
         if self._has_fixed_duration(transfer, cost):

@@ -11,6 +11,7 @@ from simpy import Environment, Event
 
 from simgpu.engine.launches import Run, before_last
 from simgpu.engine.queue import Issued
+from simgpu.engine.rendezvous import Meeting
 from simgpu.program import Compute, Kernel
 
 ROUNDING_NS: Final = 1e-6
@@ -21,7 +22,8 @@ ROUNDING_NS: Final = 1e-6
 class Residency:
     """What is resident on a rank's GPU at the moment, by place in ``Program.disturbances``.
 
-    A communication kernel is resident from when its stream reaches it, spinning until its partners arrive, to its end.
+    A communication kernel is resident from when its stream reaches it, spinning until its partners arrive, to its end;
+    while it spins it moves nothing and takes no memory bandwidth.
     Of several, the worst counts. ``under_way`` counts those that have not ended, be it that they begin later: a stream
     may be ahead of the clock.
     """
@@ -42,6 +44,20 @@ class Residency:
         """Let a kernel of that disturbance become resident at a time that is not past."""
         self.under_way += 1
         self._at(time_ns, lambda: self._change(level, +1))
+
+    def wait(self, meeting: Meeting, time_ns: int) -> None:
+        """Let a transfer's kernel become resident: spinning, and at its disturbance from its start on."""
+        self.enter(meeting.spinning, time_ns)
+        if meeting.spinning == meeting.disturbance:
+            return
+
+        def start(start_ns: int) -> None:
+            self._at(start_ns, lambda: self._swap(meeting.spinning, meeting.disturbance))
+
+        if meeting.start_ns < 0:
+            meeting.on_start.append(start)
+        else:
+            start(meeting.start_ns)
 
     def leave(self, level: int, time_ns: int) -> None:
         """Let it end."""
@@ -125,13 +141,25 @@ class Residency:
 
     def _change(self, level: int, by: int) -> None:
         before = self.level
+        self._count(level, by)
+        if by < 0:
+            self.under_way -= 1
+        self._tell(before)
+
+    def _swap(self, old: int, new: int) -> None:
+        before = self.level
+        self._count(old, -1)
+        self._count(new, +1)
+        self._tell(before)
+
+    def _count(self, level: int, by: int) -> None:
         count = self._counts.get(level, 0) + by
         if count:
             self._counts[level] = count
         else:
             del self._counts[level]
-        if by < 0:
-            self.under_way -= 1
+
+    def _tell(self, before: int) -> None:
         if self.level != before and self._watcher is not None and not self._watcher.triggered:
             self._watcher.succeed()
 

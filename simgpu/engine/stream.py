@@ -134,7 +134,7 @@ class StreamProcess:
                     meeting = self.rendezvous.arrive(rank, instruction, arrived)
                     level = meeting.disturbance if residency is not None else -1
                     if residency is not None and level >= 0:
-                        residency.enter(level, arrived)
+                        residency.wait(meeting, arrived)
                     if meeting.end_ns < 0:
                         self.waiting_for = meeting
                         yield meeting.event

@@ -55,7 +55,7 @@ def _alone(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
 def mark_disturbances(
     transfers: Mapping[tuple[int, TransferKey], TransferCost], links: tuple[Link, ...]
 ) -> tuple[tuple[Disturbance, ...], dict[tuple[int, TransferKey], TransferCost]]:
-    """List what the transfers take from their GPUs, worst last, and tell each transfer its place in the list.
+    """List what the transfers take from their GPUs, worst last, and tell each transfer its places in the list.
 
     Copies to and from the host take next to nothing: copy engines run them.
     """
@@ -63,10 +63,18 @@ def mark_disturbances(
         (group, key): None if key.kind in HOST_KINDS else disturbance(cost, links)
         for (group, key), cost in transfers.items()
     }
-    listed = tuple(sorted({found for found in taken.values() if found is not None}))
+    moving = {found for found in taken.values() if found is not None}
+    listed = tuple(sorted(moving | {_spinning(found) for found in moving}))
     place: dict[Disturbance | None, int] = {found: index for index, found in enumerate(listed)}
     place[None] = -1
-    return listed, {name: replace(cost, disturbance=place[taken[name]]) for name, cost in transfers.items()}
+    return listed, {
+        name: replace(cost, disturbance=place[found], spinning=-1 if found is None else place[_spinning(found)])
+        for (name, cost), found in zip(transfers.items(), taken.values(), strict=True)
+    }
+
+
+def _spinning(moving: Disturbance) -> Disturbance:
+    return replace(moving, hbm_bytes_per_s=0)
 
 
 def _price(cluster: Cluster, group: Group, key: TransferKey, nccl: NcclSettings) -> TransferCost:

@@ -96,3 +96,22 @@ def test_two_resident_kernels_count_as_the_worse_one():
         )
     )
     assert ends(timeline) == (200, 380)
+
+
+def test_a_kernel_that_spins_takes_no_bandwidth_until_it_starts():
+    """Rank 0 arrives at 10, rank 1 at 100: first runs at the pace beside a spinning kernel until 100, then slower."""
+
+    def one(delay):
+        return role({"compute": [lead(delay), Record(1), WORK, Wait(2)], "dp": [Wait(1), all_reduce(8), Record(2)]})
+
+    moving = replace(cost(0, 1000, [(0, 1000)]), disturbance=1, spinning=0)
+    whole = program([one(10), one(100)], [0, 1], [("dp", (0, 1))], {(0, reduce_key(8)): moving}, links=[10**9])
+    timeline = play(
+        replace(
+            whole,
+            disturbances=(Disturbance(ctas=24, hbm_bytes_per_s=0), Disturbance(ctas=24, hbm_bytes_per_s=10**9)),
+            disturbed_ns={FIRST: (120, 240), SECOND: (60, 180)},
+        )
+    )
+    # 90 of 120 by 100, so three quarters; a quarter of 240 is left, then second beside the moving bytes
+    assert ends(timeline) == (150, 330)
