@@ -25,7 +25,7 @@ from simgpu.workload.software import HostCosts
 SHOWN: Final = 3
 MOST_REPLAYS: Final = 5
 """Times that a case is played again to find its largest gains."""
-MOST_SPANS: Final = 30_000
+MOST_SPANS: Final = 6_000
 """Spans played again for that, in all; some 0.2 s per 10,000 of them on one core (benchmarks/sweep.py)."""
 _NOTABLE: Final = 0.0005  # of the step: less reads 0.0 %
 _ISSUED_FREE: Final = HostCosts(forward_op_ns=0, backward_op_ns=0, launch_ns=0)
