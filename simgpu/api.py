@@ -17,6 +17,7 @@ from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.dtypes import DType
 from simgpu.engine import play
 from simgpu.fold import fold as fold_program
+from simgpu.hardware.computer import host_memory_bytes, host_ranks
 from simgpu.lower.recompute import recomputed_share
 from simgpu.metrics.collective_errors import TableErrors, price_table
 from simgpu.metrics.collective_sweep import CollectiveSweep, sweep_collective
@@ -213,11 +214,11 @@ def facts(case: Case) -> RunFacts:
         idle_over_work=_idle_over_work(case),
         price_per_gpu_hour=case.price_per_gpu_hour,
         train_tokens=case.train_tokens,
-        ranks_per_host=case.cluster.host_ranks(0),
-        host_memory_bytes=case.cluster.host_memory_bytes,
+        ranks_per_host=host_ranks(case.cluster, 0),
+        host_memory_bytes=host_memory_bytes(case.cluster),
         loading=loading_memory(
             model.parameters if isinstance(model, Architecture) else 0,
-            case.cluster.host_ranks(0),
+            host_ranks(case.cluster, 0),
             sharded=strategy.data_parallel in SHARDED_WEIGHTS,
             model_parallel=strategy.tp * strategy.pp,
         ),

@@ -8,6 +8,7 @@ from typing import Final
 
 from simgpu.errors import ProgramError, TopologyError
 from simgpu.hardware.cluster import Cluster
+from simgpu.hardware.computer import host_ranks, memory_links
 from simgpu.hardware.link import Link
 from simgpu.hardware.table import read_table
 from simgpu.program import Load, TransferCost
@@ -81,7 +82,7 @@ def host_transfer(cluster: Cluster, rank: int, kind: str, bytes: int) -> Transfe
         return _update(cluster, rank, bytes)
     if kind in _SSD:
         rate, latency_ns = _row(_SSD[kind])
-        stream_ns = math.ceil(bytes * cluster.host_ranks(rank) / rate * _NANO)
+        stream_ns = math.ceil(bytes * host_ranks(cluster, rank) / rate * _NANO)
         return TransferCost(latency_ns=latency_ns, stream_ns=stream_ns, algorithm="nvme", source="constructed")
     return _copy(cluster, rank, bytes, to_host=kind.startswith(TO_HOST), pinned=not kind.endswith(PAGEABLE))
 
@@ -108,7 +109,7 @@ def _copy(cluster: Cluster, rank: int, bytes: int, *, to_host: bool, pinned: boo
 
 
 def _update(cluster: Cluster, rank: int, bytes: int) -> TransferCost:
-    links = cluster.memory_links(rank)
+    links = memory_links(cluster, rank)
     if not links:
         raise TopologyError(f"{cluster.name} has no host memory, which offload needs; add a device of kind memory")
     each = math.ceil(bytes / len(links) / UPDATE_SHARE)

@@ -116,7 +116,7 @@ class Cluster:
 
         Infinite where the GPU reaches the NIC by no path of its own, only over NVLink and another GPU.
         """
-        path = self._paths_on(self.node_of(rank)).gpu_to_nic(self.local_rank(rank), nic)
+        path = self.paths_on(self.node_of(rank)).gpu_to_nic(self.local_rank(rank), nic)
         return math.inf if path is None else path.distance
 
     def like_first(self, node: int) -> bool:
@@ -172,7 +172,7 @@ class Cluster:
             node, other = self.node_of(source), self.node_of(target)
             if node == other:
                 a, b = self.local_rank(source), self.local_rank(target)
-                path = self._required(self._paths_on(node).between_gpus(a, b), f"gpu {a}", f"gpu {b}")
+                path = self._required(self.paths_on(node).between_gpus(a, b), f"gpu {a}", f"gpu {b}")
                 found = self._route(self._on(node, path), path.kind, path.distance)
             else:
                 found = self.route_via(source, self.nearest_nic(source), self.nearest_nic(target), target)
@@ -234,8 +234,8 @@ class Cluster:
         if node == other:
             raise TopologyError(f"{self.name}: ranks {source} and {target} share node {node}; no NIC lies between them")
         a, b = self.local_rank(source), self.local_rank(target)
-        out = self._required(self._paths_on(node).gpu_to_nic(a, source_nic), f"gpu {a}", f"NIC {source_nic}")
-        back = self._required(self._paths_on(other).nic_to_gpu(target_nic, b), f"NIC {target_nic}", f"gpu {b}")
+        out = self._required(self.paths_on(node).gpu_to_nic(a, source_nic), f"gpu {a}", f"NIC {source_nic}")
+        back = self._required(self.paths_on(other).nic_to_gpu(target_nic, b), f"NIC {target_nic}", f"gpu {b}")
         network = self._between(node, source_nic, other, target_nic, flow)
         return self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
 
@@ -258,49 +258,15 @@ class Cluster:
             When the topology has no host memory that the GPU reaches.
         """
         node, local = self.node_of(rank), self.local_rank(rank)
-        paths = self._paths_on(node)
+        paths = self.paths_on(node)
         path = paths.gpu_to_memory(local) if to_host else paths.memory_to_gpu(local)
         found = self._required(path, f"gpu {local}", "host memory, which offload needs")
         return self._route(self._on(node, found), found.kind, found.distance)
 
-    def memory_links(self, rank: int) -> tuple[int, ...]:
-        """Links to and from every host memory of a rank's computer, both directions.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        tuple of int
-            Positions among `links`; empty when the topology has no host memory.
-        """
-        node = self.node_of(rank)
-        own = self._paths_on(node).memories(self.local_rank(rank))
-        wires = enumerate(self.machine.wires)
-        first = node * self.links_per_node
-        return tuple(first + i for i, wire in wires if wire.source in own or wire.target in own)
-
-    @property
-    def host_memory_bytes(self) -> int | None:
-        """Memory of one computer; None where the topology does not say."""
-        sizes = [self.machine.devices[memory].size_bytes for memory in self._paths.memories(0)]
-        return sum(size for size in sizes if size) if sizes and all(sizes) else None
-
-    def host_ranks(self, rank: int) -> int:
-        """Count the ranks on the computer that a rank's GPU belongs to; a rack on NVLink has several.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        int
-        """
-        paths = self._paths_on(self.node_of(rank))
-        own = paths.memories(self.local_rank(rank))
-        return sum(paths.memories(gpu) == own for gpu in range(self.gpus_per_node))
+    def paths_on(self, node: int) -> MachinePaths:
+        """Paths within a node, which may lack links that others have."""
+        odd = self._odd_nodes.get(node)
+        return self._paths if odd is None else odd.paths
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -325,10 +291,6 @@ class Cluster:
         if path is None:
             raise TopologyError(f"{self.name}: nothing connects {a} to {b}; {self._paths.apart}")
         return path
-
-    def _paths_on(self, node: int) -> MachinePaths:
-        odd = self._odd_nodes.get(node)
-        return self._paths if odd is None else odd.paths
 
     def _between(self, node: int, nic: int, other: int, other_nic: int, flow: int) -> tuple[int, ...]:
         ports = len(self.machine.wires)
