@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from simgpu.cli.destination import DestinationError, choose_destination
+from simgpu.cli.work_bar import WorkBar
 from simgpu.errors import SimGPUError
 from simgpu.io.text_file import check_writable, write_text
 from simgpu.io.user_path import user_path
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
     from simgpu.metrics.sweep_table import SweepTable
 
@@ -88,7 +87,7 @@ def sweep_command(
     })  # fmt: skip
     if dask is not None:
         from simgpu.executor.dask_cluster import dask_executor
-    with dask_executor(dask) if dask is not None else nullcontext() as executor, _watched(kept) as watch:
+    with dask_executor(dask) if dask is not None else nullcontext() as executor, closing(_Watch(kept)) as watch:
         table = run_grid(grid, jobs=jobs, executor=executor, journal=kept, fold=fold, watch=watch)
     if all(point.status != "ok" for point in table.points):
         from simgpu.metrics.sweep_verdict import reasons
@@ -170,12 +169,12 @@ def _print_table(table: SweepTable, console: Console) -> None:
     console.print(grid)
 
 
-class _Watch:
+class _Watch(WorkBar):
     """Says on standard error how a sweep goes: lines everywhere, a bar with the time left on a terminal."""
 
     def __init__(self, journal: Path) -> None:
+        super().__init__("points")
         self._journal = journal
-        self._bar: tuple[Progress, TaskID] | None = None
 
     def begin(self, known: int, unknown: int, stale: int) -> None:
         if known:
@@ -183,52 +182,7 @@ class _Watch:
         if stale:
             results = "1 result there is" if stale == 1 else f"{stale:,} results there are"
             self.notice(f"{results} of another grid, scenario or SimGPU and not used")
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        if not unknown or not console.is_terminal:
-            return
-        progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
-        self._bar = (progress, progress.add_task("points", total=unknown))
-        progress.start()
+        self.start(unknown)
 
     def done(self, status: str) -> None:
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.advance(task)
-
-    def notice(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar[0].console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar[0].stop()
-
-
-@contextmanager
-def _watched(journal: Path) -> Iterator[Any]:
-    watch = _Watch(journal)
-    try:
-        yield watch
-    finally:
-        watch.close()
+        self.advance()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from simgpu.cli.destination import DestinationError, choose_destination
+from simgpu.cli.work_bar import WorkBar
 from simgpu.io.user_path import user_path
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
     from simgpu.metrics.validation import ValidatedRun, Validation
 
@@ -72,7 +71,7 @@ def validate_command(
     if kept is not None and any(kept.resolve() == path.resolve() for path in inputs):
         raise DestinationError(f"--journal {kept}: was read for this run; fix: name another file")
     runs, skipped = read_runs(sources, overrides=overrides, selection=parse_selection(where, group))
-    with _watched() as watch:
+    with closing(_Watch()) as watch:
         found = validate_runs(runs, skipped, jobs=jobs, journal=kept, watch=watch)
     text = _json(found) if json is not None else None
     if destination.json is not None and text is not None:
@@ -163,52 +162,18 @@ def _signed(value: float | None) -> str:
     return "" if value is None else f"{value * 100:+.1f} %"
 
 
-class _Watch:
+class _Watch(WorkBar):
     """Says on standard error how a validation goes: a bar with the time left on a terminal."""
 
     def __init__(self) -> None:
-        self._bar: tuple[Progress, TaskID] | None = None
+        super().__init__("runs")
 
     def begin(self, known: int, unknown: int) -> None:
         """Start the bar."""
         if known:
             self.notice(f"{known:,} predictions are in the journal already, {unknown:,} to go")
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        if not unknown or not console.is_terminal:
-            return
-        progress = Progress(
-            TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=console, transient=True,
-        )  # fmt: skip
-        self._bar = (progress, progress.add_task("runs", total=unknown))
-        progress.start()
+        self.start(unknown)
 
     def done(self) -> None:
         """Advance by one run."""
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.advance(task)
-
-    def notice(self, text: str) -> None:
-        """Print a line without disturbing the bar."""
-        if self._bar is not None:
-            self._bar[0].console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar[0].stop()
-
-
-@contextmanager
-def _watched() -> Iterator[_Watch]:
-    watch = _Watch()
-    try:
-        yield watch
-    finally:
-        watch.close()
+        self.advance()

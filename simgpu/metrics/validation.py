@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simgpu.metrics.mean_errors import mean_errors
 from simgpu.metrics.report import Report
 
 GIB = 1 << 30
@@ -143,8 +144,8 @@ def sum_up(runs: Iterable[ValidatedRun], skipped: Iterable[UnpredictedRun]) -> V
         _family(name, [run for run in runs if run.family == name], sum(run.family == name for run in skipped))
         for name in names
     )
-    errors = [run.error for run in runs]
-    return Validation(runs=runs, skipped=skipped, families=families, mape=_mean(map(abs, errors)), bias=_mean(errors))
+    _, mape, bias = mean_errors(runs)
+    return Validation(runs=runs, skipped=skipped, families=families, mape=mape, bias=bias)
 
 
 def shares(report: Report) -> dict[str, float]:
@@ -212,18 +213,13 @@ def validation_to_json(found: Validation) -> dict[str, Any]:
 
 
 def _family(name: str, runs: Sequence[ValidatedRun], skipped: int) -> FamilyErrors:
-    errors = [run.error for run in runs]
-    memory = [run.memory_error for run in runs]
+    n, mape, bias = mean_errors(runs)
+    memory = [abs(error) for run in runs if (error := run.memory_error) is not None]
     return FamilyErrors(
         family=name,
-        n=len(runs),
+        n=n,
         skipped=skipped,
-        mape=_mean(map(abs, errors)),
-        bias=_mean(errors),
-        memory_mape=_mean(abs(error) for error in memory if error is not None),
+        mape=mape,
+        bias=bias,
+        memory_mape=sum(memory) / len(memory) if memory else None,
     )
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
