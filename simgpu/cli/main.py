@@ -328,6 +328,60 @@ def schedule(
         schedule_command(name, stages=stages, virtual=virtual, microbatches=microbatches, form=form, json=json)
 
 
+@app.command()
+def export(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a bundled one.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="perfetto (one file) or kineto (a file per rank).")
+    ] = "perfetto",
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="PATH", help="File of perfetto, folder of kineto.")
+    ] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="NAME", help="Which of the scenario's variants.")
+    ] = None,
+    set_: _Set = None,
+    waits: Annotated[
+        bool, typer.Option("--waits", help="Let NCCL kernels spin until their partners come, as profilers show them.")
+    ] = False,
+    all_ranks: Annotated[
+        bool, typer.Option("--all-ranks", help="Every rank, also of large jobs, whose alike ranks share a file.")
+    ] = False,
+) -> None:
+    """Write a simulated step as a trace: for ui.perfetto.dev, or as the PyTorch profiler does."""
+    with guarded():
+        from simgpu.cli.export import export_command
+
+        written = export_command(
+            scenario, form=form, out=out, case=case, overrides=set_ or (), waits=waits, all_ranks=all_ranks
+        )
+        typer.echo(written[0] if form == "perfetto" else f"{written[0].parent}: {len(written)} files")
+
+
+@app.command()
+def trace(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="PyTorch profiler traces of one job, or folders of them.")
+    ],
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="N", help="Only ProfilerStep#N; the mean of all by default.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="SCENARIO", help="Lay this scenario's simulated step beside it.")
+    ] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="NAME", help="Which of that scenario's variants.")
+    ] = None,
+    set_: _Set = None,
+    json: _Json = None,
+) -> None:
+    """Break real steps down, from the PyTorch profiler's traces; and compare them with a simulated one (--against)."""
+    with guarded():
+        from simgpu.cli.trace import trace_command
+
+        trace_command(files, step=step, against=against, case=case, overrides=set_ or (), json=json)
+
+
 def _play(
     files: list[str],
     set_: list[str] | None,

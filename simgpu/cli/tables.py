@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from simgpu.metrics.report import RankReport, Report
 
-CLASS_LABELS: Final[Mapping[str, str]] = {
+CLASS_LABELS: Final[dict[str, str]] = {
     "compute.gemm": "compute: matrix products",
     "compute.attention": "compute: attention",
     "compute.memory_bound": "compute: memory-bound",
@@ -114,13 +115,20 @@ def comparison_table(reports: Sequence[Report]) -> Table:
     return table
 
 
-def breakdown_grid(title: str, columns: Sequence[tuple[str, Mapping[str, float], int]]) -> Grid:
+def breakdown_grid(
+    title: str,
+    columns: Sequence[tuple[str, Mapping[str, float], int]],
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Grid:
     """Return the accounting classes: time and share of the step, one column per run.
 
     Parameters
     ----------
     title : str
     columns : sequence of (name, class -> nanoseconds, step in nanoseconds)
+    labels : mapping of str to str
+        For classes that only traces have.
 
     Returns
     -------
@@ -136,7 +144,7 @@ def breakdown_grid(title: str, columns: Sequence[tuple[str, Mapping[str, float],
     return Grid(
         title=title,
         corner="class",
-        labels=[*(CLASS_LABELS.get(name, name) for name in names), "step"],
+        labels=[*((CLASS_LABELS | dict(labels)).get(name, name) for name in names), "step"],
         columns=[
             (
                 run,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -132,15 +134,48 @@ def write_text(path: Path, text: str) -> None:
     ...     [p.name for p in Path(folder).iterdir()]
     ['x.txt']
     """
-    temporary: Path | None = None
     try:
         if _is_special(path):
             path.write_text(text, encoding="utf-8", newline="\n")
             return
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary file to write, which takes the place of ``path`` when the block ends without an error.
+
+    Parameters
+    ----------
+    path : Path
+
+    Yields
+    ------
+    Path
+        An empty file in the same folder.
+
+    Raises
+    ------
+    OutputError
+        When the file cannot be written; an earlier file of that name is then left as it was.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder) / "x.bin") as temporary:
+    ...         size = temporary.write_bytes(b"12")
+    ...     [(p.name, p.stat().st_size) for p in Path(folder).iterdir()]
+    [('x.bin', 2)]
+    """
+    temporary: Path | None = None
+    try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
+        os.close(descriptor)
         temporary = Path(name)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        yield temporary
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         temporary.replace(path.resolve() if path.is_symlink() else path)
         temporary = None

@@ -106,7 +106,7 @@ def _overlap_ratio(ranks: Iterable[RankReport]) -> float:
     hidden = total = 0
     for rank in ranks:
         busy = union(_spans(bar for bar in rank.bars if bar.stream == COMPUTE and bar.kind == "compute"))
-        moving = union(_spans(bar for bar in rank.bars if bar.kind == "transfer"))
+        moving = union(_spans(bar for bar in rank.bars if bar.kind == "transfer" and bar.bytes))  # copies have none
         hidden += rank.count * length(intersection(busy, moving))
         total += rank.count * length(moving)
     return hidden / total if total else 0.0

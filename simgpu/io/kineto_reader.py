@@ -1,0 +1,174 @@
+"""PyTorch profiler (Kineto) traces: what their files say, of any age, with what they lack named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.json_stream import TraceStream
+from simgpu.metrics.kernel_class import is_communication, kernel_class
+from simgpu.metrics.rank_trace import GpuEvent, RankTrace
+
+TRACE_ENDINGS: Final = (".json", ".json.gz", ".json.xz", ".trace", ".gz", ".xz")
+_GPU: Final = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "copy", "memset": "copy"}
+_LAUNCH: Final = ("cuda_runtime", "runtime", "cuda_driver", "hip_runtime")
+_OP_CLASSES: Final = frozenset(("gemm", "attention", "memory_bound", "recompute", "optimizer"))
+
+
+def trace_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the trace files meant: files as given, and those in folders, by name.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    ScenarioError
+        When a path is absent, or a folder holds no trace.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(TRACE_ENDINGS))
+            if not inside:
+                raise _error(path, "is a folder without a trace", allowed=f"files ending in {', '.join(TRACE_ENDINGS)}")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise _error(path, "is not there")
+    return found
+
+
+def read_kineto(path: Path) -> RankTrace:
+    """Read one file of a PyTorch profiler.
+
+    Kernels, copies and memsets of the GPU, the CPU calls that launched them, and ``ProfilerStep`` annotations. Older
+    category names (``Kernel``, ``Memcpy``, ``Runtime``) are understood. A file that was cut off is read as far as it
+    goes.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    RankTrace
+
+    Raises
+    ------
+    ScenarioError
+        When the file is no trace.
+    """
+    stream = TraceStream(path)
+    device: list[dict[str, Any]] = []
+    launches: dict[int, int] = {}
+    steps: dict[str, tuple[int, int]] = {}
+    for event in stream:
+        category = str(event.get("cat", "")).lower()
+        if event.get("ph") != "X" or not _timed(event):
+            continue
+        name = str(event.get("name", ""))
+        if category in _GPU:
+            device.append(event)
+        elif category in _LAUNCH:
+            number = _arguments(event).get("correlation")
+            if isinstance(number, int):
+                launches[number] = _ns(event["ts"])
+        elif name.startswith("ProfilerStep") and category in ("user_annotation", "operator", "cpu_op", ""):
+            start = _ns(event["ts"])
+            steps.setdefault(name, (start, start + _ns(event["dur"])))
+    info = stream.header.get("distributedInfo")
+    described = info if isinstance(info, dict) else {}
+    events = sorted((_gpu_event(event, launches) for event in device), key=lambda found: (found.start_ns, found.end_ns))
+    ordered = sorted((begin, end, name) for name, (begin, end) in steps.items())
+    return RankTrace(
+        source=path.name,
+        rank=_integer(described.get("rank")),
+        world_size=_integer(described.get("world_size")),
+        device=_device(stream.header.get("deviceProperties"), device),
+        events=tuple(events),
+        steps=tuple((name, begin, end) for begin, end, name in ordered),
+        groups=dict(_groups(described.get("pg_config"))),
+        warnings=tuple(_warnings(stream, events, described)),
+    )
+
+
+def _gpu_event(event: Mapping[str, Any], launches: Mapping[int, int]) -> GpuEvent:
+    name, arguments = str(event.get("name", "")), _arguments(event)
+    kind = _GPU[str(event["cat"]).lower()]
+    if kind == "kernel" and is_communication(name):
+        kind = "collective"
+    elif kind == "copy" and ("HtoD" in name or "DtoH" in name or "Host" in name):
+        kind = "host_copy"
+    start = _ns(event["ts"])
+    stated = str(arguments.get("class", ""))  # written by simgpu's own export
+    stream, correlation = _integer(arguments.get("stream")), _integer(arguments.get("correlation"))
+    source, target = arguments.get("Src Rank"), arguments.get("Dst Rank")
+    return GpuEvent(
+        name=name,
+        kind=kind,
+        stream=-1 if stream is None else stream,
+        start_ns=start,
+        end_ns=start + _ns(event["dur"]),
+        launched_ns=None if correlation is None else launches.get(correlation),
+        op_class=stated if stated in _OP_CLASSES else kernel_class(name) if kind == "kernel" else "",
+        collective=str(arguments.get("Collective name", "")) if kind == "collective" else "",
+        group=str(arguments.get("Process Group Name", "")),
+        ranks=str(arguments.get("Process Group Ranks", "")),
+        peer="" if source is None or target is None else f"{source}->{target}",
+    )
+
+
+def _timed(event: Mapping[str, Any]) -> bool:
+    return all(isinstance(event.get(key), int | float | Decimal) for key in ("ts", "dur")) and event["dur"] >= 0
+
+
+def _ns(microseconds: int | float | Decimal) -> int:
+    """Nanoseconds, exact: the decimals of a timestamp in the trillions do not fit a float."""
+    return round(microseconds * 1000)
+
+
+def _arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = event.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _device(properties: Any, events: Sequence[Mapping[str, Any]]) -> str:
+    listed = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
+    used = _integer(_arguments(events[0]).get("device")) if events else None
+    own = [entry for entry in listed if entry.get("id") == used] or listed
+    return str(own[0].get("name", "")) if own else ""
+
+
+def _groups(config: Any) -> Iterator[tuple[str, str]]:
+    for entry in config if isinstance(config, list) else []:
+        if isinstance(entry, dict) and "pg_name" in entry:
+            yield str(entry["pg_name"]), str(entry.get("pg_desc", ""))
+
+
+def _warnings(stream: TraceStream, events: Sequence[GpuEvent], described: Mapping[str, Any]) -> Iterator[str]:
+    if stream.fault:
+        yield f"truncated: {stream.fault}"
+    if not events:
+        yield "there is no GPU event in it (CPU only, or the profiler ran without CUDA activities)"
+    elif all(event.launched_ns is None for event in events):
+        yield "launches are missing, so idle time cannot be told from waiting for the CPU"
+    if "rank" not in described:
+        yield "there is no distributedInfo with a rank"
+
+
+def _error(path: Path, problem: str, *, allowed: str | None = None) -> ScenarioError:
+    return ScenarioError([Issue(field="", problem=problem, allowed=allowed, file=str(path))])
