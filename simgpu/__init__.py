@@ -28,6 +28,7 @@ _HOMES = {
     "collective": "simgpu.api",
     "collective_table": "simgpu.api",
     "compare": "simgpu.metrics.comparison",
+    "explore": "simgpu.explorer",
     "gantt": "simgpu.view.gantt",
     "load_scenario": "simgpu.config",
     "one_op": "simgpu.pricing",
@@ -58,6 +59,7 @@ __all__ = [
     "collective",
     "collective_table",
     "compare",
+    "explore",
     "gantt",
     "load_scenario",
     "one_op",
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from simgpu.config import load_scenario
     from simgpu.config.case import Case, Scenario
     from simgpu.errors import DeadlockError, ModelError, ProgramError, ScenarioError, SimGPUError, TopologyError
+    from simgpu.explorer import explore
     from simgpu.metrics.comparison import compare
     from simgpu.metrics.json_report import runs_to_json
     from simgpu.metrics.report import Report

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from simgpu.errors import Issue, ScenarioError, TopologyError
 from simgpu.hardware.gpu import Gpu, gpu, gpu_names
 from simgpu.hardware.link_type import LinkType, link_type
 
@@ -68,34 +67,6 @@ _SOCKETS: Final[Mapping[int, str]] = {
 }
 _MEMORIES: Final[Mapping[int, str]] = {3: "DDR4-2400, 4 channels", 4: "DDR4-3200, 8 channels"}
 _NEWER_MEMORY: Final = "DDR5-4800, 8 channels"
-
-
-def find_gpu(name: str) -> Gpu:
-    """Look a GPU up that the command line names.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    Gpu
-
-    Raises
-    ------
-    ScenarioError
-        When the catalogue has none of that name.
-
-    Examples
-    --------
-    >>> find_gpu("a40").name
-    'A40'
-    """
-    try:
-        return gpu(name)
-    except TopologyError as error:
-        problem, _, hint = str(error).partition("; ")
-        raise ScenarioError([Issue(field="--gpu", problem=problem, fix=hint or None)]) from None
 
 
 def model_of_device(device: str) -> str | None:
@@ -166,7 +137,7 @@ def nvlink_type(model: Gpu, count: int) -> tuple[str, int]:
 
     Examples
     --------
-    >>> nvlink_type(find_gpu("H100-SXM5-80GB"), 18), nvlink_type(find_gpu("A100-PCIe-80GB"), 12)[1]
+    >>> nvlink_type(gpu("H100-SXM5-80GB"), 18), nvlink_type(gpu("A100-PCIe-80GB"), 12)[1]
     (('NVLink4 link (H100/H200)', 18), 1)
     """
     for (prefix, links), name in _BRIDGES.items():

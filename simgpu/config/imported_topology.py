@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simgpu.config.import_parts import find_gpu
+from simgpu.config.gpu_name import find_gpu
 from simgpu.config.import_ports import nic_type
 from simgpu.config.imported_matrix import draft_matrix
 from simgpu.config.imported_tree import draft_tree

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simgpu.config.import_parts import find_gpu, gpus_where, model_of_device
+from simgpu.config.gpu_name import find_gpu
+from simgpu.config.import_parts import gpus_where, model_of_device
 from simgpu.hardware.gpu import Gpu, gpu, gpu_names
 from simgpu.io.import_file import refusal
 

@@ -87,7 +87,7 @@ def test_import_to_standard_output(simgpu, tmp_path):
     ("arguments", "says"),
     [
         (["topo.txt", "--out", "x.yaml"], "error: topo.txt: does not say of which model its GPUs are"),
-        (["topo.txt", "--gpu", "A10O", "--out", "x.yaml"], "error: --gpu: no GPU is named 'A10O'"),
+        (["topo.txt", "--gpu", "A10O", "--out", "x.yaml"], "error: --gpu = A10O: is no GPU that SimGPU knows"),
         (["topo.txt", "--gpu", "A100-PCIe-80GB", "--out", "x.yaml"], "does not say how fast its NIC is"),
         (["topo.txt", "--out", "x.txt"], "allowed: a path that ends in .yaml or .json"),
         (["absent.txt", "--out", "x.yaml"], "error: absent.txt: cannot be read"),
