@@ -59,7 +59,7 @@ def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> li
         if len(bars):
             lane, marker = drawn.lane[bars], GANTT[name].marker
             data.append(
-                _trace(name)
+                trace(name)
                 | {
                     "base": start_ms[bars],
                     "x": end_ms[bars] - start_ms[bars],
@@ -74,7 +74,14 @@ def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> li
     return data
 
 
-def _trace(name: str) -> dict[str, Any]:
+def trace(name: str) -> dict[str, Any]:
+    """Return the trace of one kind of bar, without bars.
+
+    Examples
+    --------
+    >>> trace("forward")["name"]
+    'forward'
+    """
     paint = GANTT[name]
     return {
         "type": "bar",
@@ -87,6 +94,7 @@ def _trace(name: str) -> dict[str, Any]:
         "insidetextanchor": "middle",
         "textangle": 0,
         "textfont": {"size": 11, "color": paint.ink},
+        "marker": paint.marker,
         "constraintext": "inside",
         "cliponaxis": True,
     }
@@ -139,7 +147,7 @@ def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
     for low, pieces, stretch in zip(drawn.first.tolist(), drawn.count.tolist(), drawn.stretch.tolist(), strict=True):
         bar = drawing.bars[low]
         last = drawing.bars[low + pieces - 1]
-        lines = [f"<b>{pieces} short spans</b>" if stretch >= 0 else f"<b>{text(_name(bar, last))}</b>"]
+        lines = [f"<b>{pieces} short spans</b>" if stretch >= 0 else f"<b>{text(bar_name(bar, last))}</b>"]
         lines.append(f"{format_time(last.end_ns - bar.start_ns)}, from {bar.start_ns / 1e6:,.3f} ms")
         if stretch >= 0:
             lines += [f"{share:.1%} {GANTT[name].label}" for name, share in parts_of[stretch]]
@@ -160,7 +168,8 @@ def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
     return shown
 
 
-def _name(bar: Bar, last: Bar) -> str:
+def bar_name(bar: Bar, last: Bar) -> str:
+    """Name a drawn bar by the first and the last of those it joins."""
     if bar.name != last.name:
         return f"{bar.name} … {last.name}"
     return CLASSES[bar.name].label if bar.name in CLASSES else bar.name

@@ -10,6 +10,7 @@ from simgpu.units import format_time
 from simgpu.view.bars import traces
 from simgpu.view.figure import GRID, Spec, layout, left_margin, shorten, text, to_figure
 from simgpu.view.lanes import Chart, chart
+from simgpu.view.levels import levels as packed
 from simgpu.view.palette import OVER
 from simgpu.view.placement import Placement, placement
 from simgpu.view.stretches import packed_merged, thinned
@@ -61,7 +62,8 @@ def spec(
         Write the first line of each run's verdict above its rows; a page that opens with it need not repeat it.
     levels : bool
         Where bars are packed too closely to see, make traces of two levels: ``meta`` is ``overview`` (merged) or
-        ``detail`` (every bar, not visible until the page's script sees that the reader has zoomed in).
+        ``detail`` (every bar, not visible until the page's script sees that the reader has zoomed in). Above
+        ``max_bars``, put all bars under ``levels`` for the page's script, which draws the window it is shown.
 
     Returns
     -------
@@ -81,10 +83,12 @@ def spec(
     if overview is not drawn:
         data = [one | {"meta": "overview"} for one in data]
         data += [one | {"meta": "detail", "visible": False} for one in traces(drawing, drawn, rows, horizon_ns)]
-    notes = _notes(drawing, len(drawing.drawn), len(drawn), zoom=overview is not drawn)
+    zooms = levels and drawn is not drawing.drawn
+    notes = _notes(drawing, len(drawing.drawn), len(drawn), zoom=overview is not drawn, zooms=zooms)
     bottom = 52 + 16 * len(notes)
     return {
         "data": data,
+        **({"levels": packed(drawing, rows, horizon_ns)} if zooms else {}),
         "layout": layout(
             height=rows.height + _TOP_PX + bottom,
             left=max(left, left_margin(rows.label)),
@@ -131,11 +135,13 @@ def spec(
     }
 
 
-def _notes(drawing: Chart, all_bars: int, drawn_bars: int, *, zoom: bool) -> list[str]:
+def _notes(drawing: Chart, all_bars: int, drawn_bars: int, *, zoom: bool, zooms: bool) -> list[str]:
     notes = []
-    if zoom:
+    if zooms:
+        notes.append(f"{all_bars:,} bars: where they are too short to see, {_AS_HIGH}; zoom in to see each")
+    elif zoom:
         notes.append(f"where bars are too short to see, {_AS_HIGH}; zoom in to see each")
-    if drawn_bars < all_bars:
+    if drawn_bars < all_bars and not zooms:
         notes.append(f"{all_bars:,} bars drawn as {drawn_bars:,}: where they are too short to see, {_AS_HIGH}")
     if drawing.hidden_streams:
         notes.append(f"not shown where under 0.1 % of the step: {text(', '.join(drawing.hidden_streams))}")

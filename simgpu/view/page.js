@@ -24,6 +24,7 @@ for (const box of document.querySelectorAll("script[type='application/json'][dat
     toImageButtonOptions: { format: "svg", filename: box.dataset.figure },
   });
   if (figure.data.some((trace) => trace.meta === "detail")) showLevels(target);
+  if (figure.levels) showWindows(target, figure);
 }
 // Paper has its own width: draw again for it, and back afterwards.
 for (const when of ["beforeprint", "afterprint"]) {

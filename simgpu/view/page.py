@@ -84,7 +84,7 @@ def document(
 <footer>Simulated by SimGPU. This page is self-contained and makes no request to any host.</footer>
 <script>{get_plotlyjs()}</script>
 {data}
-<script>{_asset("page.js")}</script>
+<script>{_asset("levels.js")}{_asset("page.js")}</script>
 </body>
 </html>
 """
