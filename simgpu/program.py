@@ -7,7 +7,7 @@ a folded Program has the same type, its ranks stand for several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 COMPUTE = "compute"
@@ -279,7 +279,7 @@ class Program:
     ranks: tuple[Rank, ...]
     groups: tuple[Group, ...]
     communicators: Mapping[str, Communicator]
-    links: tuple[Link, ...]
+    links: Sequence[Link]
     transfers: Mapping[tuple[int, TransferKey], TransferCost]  # (group index, key)
     disturbances: tuple[Disturbance, ...] = ()
     disturbed_ns: Mapping[Kernel, tuple[int, ...]] = field(default_factory=dict)

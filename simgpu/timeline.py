@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,7 @@ class Timeline:
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
     steady: bool  # two successive periods agreed
+    _first: list[Int64] = field(default_factory=list, repr=False)  # first row of every stream, once asked for
 
     @property
     def window_ns(self) -> tuple[int, int]:
@@ -114,9 +115,11 @@ class Timeline:
         if stream not in self.streams:
             raise KeyError(stream)
         width = len(self.streams)
-        key = self.spans.rank * width + self.spans.stream
+        if not self._first:
+            key = self.spans.rank * width + self.spans.stream
+            self._first.append(np.searchsorted(key, np.arange(len(self.program.ranks) * width + 1)))
         wanted = rank * width + self.streams.index(stream)
-        return range(int(np.searchsorted(key, wanted, "left")), int(np.searchsorted(key, wanted, "right")))
+        return range(int(self._first[0][wanted]), int(self._first[0][wanted + 1]))
 
     def __iter__(self) -> Iterator[tuple[int, Instruction]]:
         return ((row, self.instruction(row)) for row in range(len(self.spans)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from simgpu.costs.transfers import ProgramLinks
 from simgpu.hardware.gpu import Gpu
 from simgpu.program import Disturbance, Link, TransferCost
 
@@ -16,24 +17,31 @@ CTAS_NVLINK: Final = 24
 CTAS_NVLS: Final = 16
 CTAS_NETWORK: Final = 3
 CTAS_PCIE: Final = 4
+# A send has a communicator of two ranks (torch.distributed isend and irecv), with two channels per NVLink of a pair,
+# rounded up to a power of two and at most 32, half of them for one operation; a part is at least 64 KiB (NVIDIA/nccl
+# src/graph/paths.cc, ncclTopoComputeP2pChannels; src/enqueue.cc, scheduleP2pTasksToPlan and addP2pToPlan)
+P2P_CHANNELS: Final = 32
+NVLINK_BYTES_PER_S: Final = 20 * 10**9  # NCCL's rate of one link, V100 to A100: NVIDIA/nccl src/graph/topo.h
+P2P_PART_BYTES: Final = 64 << 10
 COPY_ENGINE: Final = "copy engine"  # algorithm of transfers that no kernel runs
 # Bytes of HBM traffic per byte that a link carries: 2-3, the maintainer in NVIDIA/nccl issue 1428
 HBM_BYTES_PER_LINK_BYTE: Final = 2.5
 SMALLEST_SHARE: Final = 0.1  # of the bandwidth that is left to kernels at the least
 
 
-def disturbance(cost: TransferCost, links: tuple[Link, ...]) -> Disturbance | None:
+def disturbance(cost: TransferCost, links: Sequence[Link]) -> Disturbance | None:
     """Say what a transfer takes from each GPU that runs it; None when it moves nothing.
 
     Parameters
     ----------
     cost : TransferCost
-    links : tuple of Link
+    links : sequence of Link
         The Program's links.
 
     Notes
     -----
-    The memory traffic is 2.5 times what the busiest link of the transfer carries at its top speed.
+    The memory traffic is 2.5 times what the busiest link of the transfer carries at its top speed. Receives that are
+    posted ahead hold their multiprocessors, up to 16 over NVLink, until the message is there.
 
     Examples
     --------
@@ -44,18 +52,28 @@ def disturbance(cost: TransferCost, links: tuple[Link, ...]) -> Disturbance | No
     """
     if not cost.loads or not cost.stream_ns:
         return None
-    kinds: Mapping[str, None] = dict.fromkeys(links[load.link].kind for load in cost.loads)
+    used: Iterable[int] = (load.link for load in cost.loads)
+    kinds = {links[link].kind for link in (links.cluster.distinct(used) if isinstance(links, ProgramLinks) else used)}
     if cost.algorithm == COPY_ENGINE:
         ctas = 0
     elif cost.algorithm in ("nvls", "nvls_tree"):
         ctas = CTAS_NVLS
     elif "nvlink" in kinds:
-        ctas = CTAS_NVLINK
+        ctas = _ctas_of_a_send(cost, links) if cost.algorithm == "p2p" and "network" not in kinds else CTAS_NVLINK
     else:
         ctas = CTAS_NETWORK if "network" in kinds else CTAS_PCIE
     busiest = max(load.bytes for load in cost.loads)
     gigabytes_per_s = round(HBM_BYTES_PER_LINK_BYTE * busiest / cost.stream_ns)  # whole GB/s keep the list short
     return Disturbance(ctas=ctas, hbm_bytes_per_s=gigabytes_per_s * 10**9)
+
+
+def _ctas_of_a_send(cost: TransferCost, links: Sequence[Link]) -> int:
+    rate = min(links[load.link].bytes_per_s for load in cost.loads)
+    channels = 1 << (2 * max(1, rate // NVLINK_BYTES_PER_S) - 1).bit_length()
+    while 2 * channels > P2P_CHANNELS:
+        channels //= 2
+    parts = -(-max(load.bytes for load in cost.loads) // P2P_PART_BYTES)
+    return min(channels, parts)
 
 
 @lru_cache(maxsize=4096)

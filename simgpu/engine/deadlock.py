@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simgpu.engine.host import HostProcess
+from simgpu.engine.host import HostThread
 from simgpu.engine.queue import LaunchQueue
 from simgpu.engine.rendezvous import Meeting
 from simgpu.engine.stream import StreamProcess
 from simgpu.program import Collective, Issue, Program, Record, Recv, Send
 
 Node = tuple[int, str]  # rank, stream
-Process = StreamProcess | HostProcess
+Process = StreamProcess | HostThread
 
 
 def describe_deadlock(program: Program, processes: Sequence[Process]) -> str:
@@ -32,13 +32,13 @@ def _blocker(program: Program, processes: Sequence[Process], process: Process) -
         return next(
             (p.rank, p.name)
             for p in processes
-            if isinstance(p, HostProcess) and any(ticket.queue is waiting for ticket in p.tickets.values())
+            if isinstance(p, HostThread) and any(ticket.queue is waiting for ticket in p.tickets.values())
         )
-    if isinstance(waiting, Issue) and isinstance(process, HostProcess):
+    if isinstance(waiting, Issue) and isinstance(process, HostThread):
         full = process.tickets[process.instructions.index(waiting)].queue
         return next((p.rank, p.name) for p in processes if isinstance(p, StreamProcess) and p.queue is full)
     if isinstance(waiting, Meeting):
-        missing = next(rank for rank in waiting.parties if rank not in waiting.arrived)
+        missing = next(rank for rank in waiting.side.channel.parties if rank not in waiting.arrived)
         return missing, _stream_of(program, missing, waiting)
     event = -1 if waiting is None or isinstance(waiting, Issue) else waiting.event
     streams = program.roles[program.ranks[process.rank].role].streams
@@ -49,16 +49,16 @@ def _blocker(program: Program, processes: Sequence[Process], process: Process) -
 
 
 def _stream_of(program: Program, rank: int, meeting: Meeting) -> str:
-    communicator = program.groups[meeting.group].communicator
+    communicator = program.groups[meeting.side.channel.group].communicator
     role = program.roles[program.ranks[rank].role]
     for name, instructions in role.streams.items():
         for instruction in instructions:
-            if isinstance(instruction, Collective) and meeting.key.source < 0:
+            if isinstance(instruction, Collective) and meeting.side.key.source < 0:
                 if instruction.communicator == communicator:
                     return name
             elif isinstance(instruction, Send | Recv) and instruction.communicator == communicator:
-                peer = meeting.key.target if isinstance(instruction, Send) else meeting.key.source
-                own = meeting.key.source if isinstance(instruction, Send) else meeting.key.target
+                peer = meeting.side.key.target if isinstance(instruction, Send) else meeting.side.key.source
+                own = meeting.side.key.source if isinstance(instruction, Send) else meeting.side.key.target
                 if instruction.peer == peer and role.position[communicator] == own:
                     return name
     return "(no such stream)"
@@ -86,7 +86,7 @@ def _chain(edges: dict[Node, Node]) -> list[Node]:
 def _line(process: Process, blocker: Node) -> str:
     waiting = process.waiting_for
     if isinstance(waiting, Meeting):
-        what = f"{waiting.label} of {waiting.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
+        what = f"{waiting.side.label} of {waiting.side.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
     elif isinstance(waiting, LaunchQueue):
         what = f"the CPU to issue its next instruction (rank {blocker[0]}, stream {blocker[1]})"
     elif isinstance(waiting, Issue):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from simpy import Environment, Event
+from simpy import Environment
 
+from simgpu.engine.events import RankEvents
 from simgpu.engine.launches import Launches
 from simgpu.engine.queue import Issued, LaunchQueue
-from simgpu.engine.stream import RankEvents
 from simgpu.program import HOST, Compute, Instruction, Issue, Program, Record, Wait
 
 QUEUE_DEPTH: Final = 1024
@@ -32,8 +32,13 @@ class Ticket(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class HostProcess:
-    """Walks a host stream step after step, ahead of the streams it issues to as far as their queues hold."""
+class HostThread:
+    """Walks a host stream step after step, ahead of the streams it issues to as far as their queues hold.
+
+    It is no process: what it does takes CPU time only. A thread that only issues goes on as far as a stream asks
+    (``advance``), and when what held it is there (``resume``). One that others wait for goes as far as it can at once
+    (``finish``).
+    """
 
     rank: int
     name: str
@@ -41,40 +46,78 @@ class HostProcess:
     tickets: Mapping[int, Ticket]  # by position of the Issue
     events: RankEvents
     steps: int
-    step_ends_ns: list[int] = field(default_factory=list)
     waiting_for: Issue | Wait | None = None
-    done: bool = False
+    step: int = 0
+    position: int = 0
+    local_ns: int = 0
+    finishing: bool = False
+    queues: tuple[LaunchQueue, ...] = ()  # that it issues to
 
-    def run(self) -> Generator[Event, None, None]:
-        """Walk the instructions; give this generator to ``Environment.process``."""
-        local, tickets, events = 0, self.tickets, self.events
-        for step in range(self.steps):
-            for index, instruction in enumerate(self.instructions):
-                if isinstance(instruction, Issue):
-                    queue, number, lag, launches = tickets[index]
-                    number += step * queue.per_step
-                    needed = number - lag
-                    if needed >= 0:
-                        if needed >= len(queue.ends_ns):
-                            self.waiting_for = instruction
-                            yield queue.ended(needed)
-                        if queue.ends_ns[needed] > local:
-                            local = queue.ends_ns[needed]
-                    queue.issue(number, Issued(local, launches))
-                    local += launches.total_ns
-                elif isinstance(instruction, Record):
-                    events.record((step, instruction.event), local)
-                elif isinstance(instruction, Wait):
-                    key = (step, instruction.event)
-                    time = events.time(key)
-                    if time is None:
+    def __post_init__(self) -> None:
+        self.queues = tuple({id(ticket.queue): ticket.queue for ticket in self.tickets.values()}.values())
+
+    @property
+    def leads(self) -> bool:
+        """Whether others wait for it, or it works for other ranks: one of several threads."""
+        issues = (item for item in self.instructions if isinstance(item, Issue))
+        return any(isinstance(item, Record) for item in self.instructions) or any(issue.member >= 0 for issue in issues)
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps are issued."""
+        return self.step == self.steps
+
+    def resume(self) -> None:
+        """Go on to what streams wait for: what held the thread is there."""
+        self.waiting_for = None
+        if self.finishing:
+            self.finish()
+        for queue in self.queues:
+            if queue.stream is not None:
+                self.advance(queue.issued, len(queue.ends_ns))
+
+    def finish(self) -> None:
+        """Walk to the end, or to what never comes."""
+        self.finishing = True
+        self.advance((), 0)
+
+    def advance(self, found: Container[int], number: int) -> None:
+        """Walk on until ``number`` is in ``found``, or something holds the thread."""
+        if self.waiting_for is not None:
+            return
+        local, tickets, events, instructions = self.local_ns, self.tickets, self.events, self.instructions
+        length = len(instructions)
+        while number not in found and self.step < self.steps:
+            if self.position == length:
+                self.step, self.position = self.step + 1, 0
+                continue
+            instruction = instructions[self.position]
+            if isinstance(instruction, Issue):
+                queue, place, lag, launches = tickets[self.position]
+                place += self.step * queue.per_step
+                needed = place - lag
+                if needed >= 0:
+                    if needed >= len(queue.ends_ns):
                         self.waiting_for = instruction
-                        yield events.waiter(key, idle=False)
-                        time = events.time(key)
-                        assert time is not None  # the waiter fires on recording
-                    local = max(local, time)
-            self.step_ends_ns.append(local)
-        self.done = True
+                        queue.hold(needed, self)
+                        break
+                    local = max(local, queue.ends_ns[needed])
+                self.position += 1
+                begin, local = local, local + launches.total_ns
+                self.local_ns = local
+                queue.issue(place, Issued(begin, launches))
+                continue
+            if isinstance(instruction, Record):
+                events.record(self.step, instruction.event, local)
+            elif isinstance(instruction, Wait):
+                time = events.time(self.step, instruction.event)
+                if time < 0:
+                    self.waiting_for = instruction
+                    events.hold(self.step, instruction.event, self)
+                    break
+                local = max(local, time)
+            self.position += 1
+            self.local_ns = local
 
 
 def is_host(instructions: Sequence[Instruction]) -> bool:
@@ -102,7 +145,16 @@ class Hosts:
         for target, found in issued.items():
             self.queues[target] = LaunchQueue(self.env, {index: n for n, index in enumerate(sorted(found))})
 
-    def tickets(self, rank: int, name: str) -> dict[int, Ticket]:
+    def thread(self, rank: int, name: str, events: RankEvents, steps: int) -> HostThread:
+        """Make the thread of a host stream, known to the queues that it issues to."""
+        tickets = self._tickets(rank, name)
+        instructions = self.program.roles[self.program.ranks[rank].role].streams[name]
+        thread = HostThread(rank, name, instructions, tickets, events, steps)
+        for queue in thread.queues:
+            queue.threads.append(thread)
+        return thread
+
+    def _tickets(self, rank: int, name: str) -> dict[int, Ticket]:
         """Resolve every Issue of a host stream, by its position in the stream."""
         role = self.program.ranks[rank].role
         issues = {

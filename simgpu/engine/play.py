@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 from simpy import Environment
 
+from simgpu.engine.collector import paused_collector
 from simgpu.engine.deadlock import describe_deadlock
-from simgpu.engine.host import HostProcess, Hosts, is_host
+from simgpu.engine.events import RankEvents
+from simgpu.engine.host import Hosts, HostThread, is_host
 from simgpu.engine.network import Network
+from simgpu.engine.rank import RankLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
 from simgpu.engine.residency import Residency
-from simgpu.engine.stream import RankEvents, StreamProcess
+from simgpu.engine.stream import StreamProcess, resolve
 from simgpu.errors import DeadlockError
-from simgpu.program import COMPUTE, Program, Record
+from simgpu.program import COMPUTE, Program, Record, Wait
 from simgpu.timeline import Timeline
 
 STEPS_TRIED = (3, 5, 9, 17)
@@ -47,7 +51,8 @@ def play(program: Program) -> Timeline:
     hosts = [{name for name, stream in role.streams.items() if is_host(stream)} for role in program.roles]
     for tried in STEPS_TRIED:
         steps = tried + any(hosts)  # in the first step the CPU is not ahead yet
-        recorder, streams, ends = _play_steps(program, hosts, steps)
+        with paused_collector():
+            recorder, streams, ends = _play_steps(program, hosts, steps)
         periods = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
         steady = [k for k in range(1, steps - 1) if periods[k] == periods[k - 1]]
         if steady:
@@ -76,38 +81,52 @@ def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tupl
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
     issuing = Hosts(env, program)
-    processes: list[StreamProcess | HostProcess] = []
+    processes: list[StreamProcess] = []
+    threads: list[HostThread] = []
     for rank, binding in enumerate(program.ranks):
-        role, events = program.roles[binding.role], RankEvents(env)
-        events.busy = len(role.streams) - 1 - len(hosts[binding.role])
-        residency = Residency(env, program.disturbed_ns) if program.disturbed_ns else None
+        role = program.roles[binding.role]
         recorded_on = {
             instruction.event: number[name]
             for name, instructions in role.streams.items()
             for instruction in instructions
             if isinstance(instruction, Record)
         }
+        waited = (i.event for items in role.streams.values() for i in items if isinstance(i, Wait))
+        loop = RankLoop(env)
+        events = RankEvents(loop, 1 + max((*recorded_on, *waited), default=0), steps)
+        events.busy = len(role.streams) - 1 - len(hosts[binding.role])
+        residency = Residency(env, program.disturbed_ns) if program.disturbed_ns else None
+        recorder.memory[rank] = array("q")
         for name in sorted(role.streams, key=number.__getitem__):
-            process: StreamProcess | HostProcess
             if name in hosts[binding.role]:
-                process = HostProcess(rank, name, role.streams[name], issuing.tickets(rank, name), events, steps)
-            else:
-                process = StreamProcess(
-                    rank,
-                    name,
-                    number[name],
-                    role.streams[name],
-                    recorded_on,
-                    events,
-                    rendezvous,
-                    recorder,
-                    residency,
-                    issuing.queues.get((rank, name)),
-                    steps,
-                )
+                threads.append(issuing.thread(rank, name, events, steps))
+                continue
+            queue = issuing.queues.get((rank, name))
+            issued = frozenset(() if queue is None else queue.numbers)
+            process = StreamProcess(
+                env=env,
+                rank=rank,
+                name=name,
+                index=number[name],
+                script=resolve(rank, role.streams[name], recorded_on, rendezvous, recorder, issued),
+                events=events,
+                rendezvous=rendezvous,
+                recorder=recorder,
+                log=recorder.stream(rank, number[name]),
+                residency=residency,
+                queue=queue,
+                steps=steps,
+            )
             processes.append(process)
-            env.process(process.run())
+            loop.release(process.walk)
+    for thread in threads:
+        if thread.leads:
+            thread.finish()
     env.run()
-    if not all(process.done for process in processes):
-        raise DeadlockError(describe_deadlock(program, processes))
+    for thread in threads:
+        thread.finish()
+    env.run()
+    everyone: list[StreamProcess | HostThread] = [*processes, *threads]
+    if not all(process.done for process in everyone):
+        raise DeadlockError(describe_deadlock(program, everyone))
     return recorder, streams, processes[0].step_ends_ns

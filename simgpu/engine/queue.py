@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from simpy import Environment, Event
 
 from simgpu.engine.launches import Launches
+
+if TYPE_CHECKING:
+    from simgpu.engine.host import HostThread
 
 
 class Issued(NamedTuple):
@@ -23,43 +26,53 @@ class LaunchQueue:
     """The launches of a stream between the CPU and the GPU.
 
     ``numbers`` counts the instructions of a step that the CPU issues, by their position in the stream; over the steps
-    the numbers go on.
+    the numbers go on. ``threads`` issue to this queue; they run no further ahead than the stream asks for, unless they
+    are several.
     """
 
     env: Environment
     numbers: Mapping[int, int]
     ends_ns: list[int] = field(default_factory=list)  # of what the stream is done with, by number
-    _issued: dict[int, Issued] = field(default_factory=dict)
-    _stream: Event | None = None  # waits for what is next
-    _hosts: dict[int, Event] = field(default_factory=dict)  # wait for an end
+    threads: list[HostThread] = field(default_factory=list)
+    issued: dict[int, Issued] = field(default_factory=dict)
+    stream: Event | None = None  # waits for what is next
+    _held: dict[int, list[HostThread]] = field(
+        default_factory=dict
+    )  # threads that wait for an end, of folded ranks too
 
     @property
     def per_step(self) -> int:
         return len(self.numbers)
 
-    def issue(self, number: int, issued: Issued) -> None:
-        """Let the stream know when the CPU issues an instruction."""
-        self._issued[number] = issued
-        if self._stream is not None and number == len(self.ends_ns):
-            self._stream.succeed()
-            self._stream = None
-
     def next(self) -> Issued | None:
-        """Return what was issued next after all that has ended; None while the CPU is not there yet."""
-        return self._issued.pop(len(self.ends_ns), None)
+        """Return what was issued next after all that has ended; None while the CPU cannot get there yet."""
+        number = len(self.ends_ns)
+        found = self.issued.pop(number, None)
+        if found is None:
+            for thread in self.threads:
+                thread.advance(self.issued, number)
+            found = self.issued.pop(number, None)
+        return found
 
     def filled(self) -> Event:
         """Return an event that fires when the next instruction is issued."""
-        self._stream = self.env.event()
-        return self._stream
+        self.stream = self.env.event()
+        return self.stream
+
+    def issue(self, number: int, issued: Issued) -> None:
+        """Let the stream know when the CPU issues an instruction."""
+        self.issued[number] = issued
+        if self.stream is not None and number == len(self.ends_ns):
+            self.stream.succeed()
+            self.stream = None
 
     def end(self, time_ns: int) -> None:
         """Note that the stream is done with its next instruction."""
-        host = self._hosts.pop(len(self.ends_ns), None)
         self.ends_ns.append(time_ns)
-        if host is not None:
-            host.succeed()
+        if self._held:
+            for thread in self._held.pop(len(self.ends_ns) - 1, ()):
+                thread.resume()
 
-    def ended(self, number: int) -> Event:
-        """Return an event that fires when the stream is done with an instruction."""
-        return self._hosts.setdefault(number, self.env.event())
+    def hold(self, number: int, thread: HostThread) -> None:
+        """Let a thread go on when the stream is done with an instruction."""
+        self._held.setdefault(number, []).append(thread)

@@ -13,25 +13,65 @@ from simgpu.engine.recorder import Recorder
 from simgpu.errors import ProgramError
 from simgpu.program import Collective, Program, Recv, Send, TransferCost, TransferKey
 
-MeetingKey = tuple[int, int, int, str]  # group, source, target, tag or running number
+NO_COST = TransferCost(latency_ns=0, stream_ns=0)
 
 
 @dataclass(slots=True, eq=False)
 class Meeting:
     """One transfer from its first arrival to its end."""
 
-    group: int
-    key: TransferKey
-    label: str  # tag of a message, for people
-    parties: tuple[int, ...]  # ranks (or classes) that must arrive
+    side: Side  # of the first to arrive
     event: Event
-    disturbance: int  # place in Program.disturbances, -1 for none
-    spinning: int  # the same until it starts
     arrived: dict[int, int] = field(default_factory=dict)  # rank -> time its stream got here
     start_ns: int = -1
     end_ns: int = -1
     cause: int = -1
     on_start: list[Callable[[int], None]] = field(default_factory=list)  # told when it starts, by those who wait
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """Transfers of one group that follow each other: its collectives, or its messages of one tag and direction."""
+
+    group: int
+    source: int
+    target: int
+    parties: tuple[int, ...]  # ranks (or classes) that must arrive
+    open: dict[int, Meeting] = field(default_factory=dict)  # by number
+    count: Counter[int] = field(default_factory=Counter)  # of arrivals so far, by rank
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """A transfer as one of its members calls it.
+
+    Parameters
+    ----------
+    fixed : bool
+        It shares no link, so that its duration is known before it starts.
+    alone : bool
+        Nobody else has to arrive.
+    label : str
+        For people.
+    """
+
+    channel: Channel
+    key: TransferKey
+    cost: TransferCost
+    transfer: int
+    fixed: bool
+    alone: bool
+    label: str
+
+    @property
+    def disturbance(self) -> int:
+        """Place in Program.disturbances, -1 for none."""
+        return self.cost.disturbance
+
+    @property
+    def spinning(self) -> int:
+        """The same until it starts."""
+        return self.cost.disturbance if self.cost.spinning < 0 else self.cost.spinning
 
 
 @dataclass(slots=True)
@@ -42,15 +82,41 @@ class Rendezvous:
     program: Program
     network: Network
     recorder: Recorder
-    _open: dict[MeetingKey, Meeting] = field(default_factory=dict)
-    _count: Counter[tuple[int, int, str]] = field(default_factory=Counter)
+    _channels: dict[tuple[int, int, int, str], Channel] = field(default_factory=dict)
+    _sides: dict[tuple[int, int, int, str, int, str], Side] = field(default_factory=dict)
     _shared: frozenset[int] = frozenset()
-    _fixed: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shared = shared_links(self.program)
 
-    def arrive(self, rank: int, instruction: Collective | Send | Recv, local_ns: int) -> Meeting:
+    def side(self, rank: int, work: Collective | Send | Recv) -> Side:
+        """Resolve a communication of a rank."""
+        group = self.program.ranks[rank].groups[work.communicator]
+        if isinstance(work, Collective):
+            source = target = -1
+            kind, tag = work.kind, ""
+        else:
+            own = self.program.roles[self.program.ranks[rank].role].position[work.communicator]
+            source, target = (own, work.peer) if isinstance(work, Send) else (work.peer, own)
+            kind, tag = "send_recv", work.tag
+        where = (group, source, target, tag, work.bytes, kind)
+        found = self._sides.get(where)
+        if found is None:
+            channel = self._channel(group, source, target, tag)
+            key = TransferKey(kind=kind, bytes=work.bytes, source=source, target=target)
+            cost = self.program.transfers.get((group, key), NO_COST)
+            found = self._sides[where] = Side(
+                channel,
+                key,
+                cost,
+                self.recorder.transfer(group, key),
+                fixed=not cost.stream_ns or not any(load.link in self._shared for load in cost.loads),
+                alone=len(channel.parties) == 1,
+                label=f"message {tag}" if source >= 0 else kind,
+            )
+        return found
+
+    def arrive(self, rank: int, side: Side, local_ns: int) -> Meeting:
         """Register that a rank's stream has reached its side of a transfer at ``local_ns``.
 
         Returns
@@ -63,75 +129,56 @@ class Rendezvous:
         ProgramError
             When members disagree about the collective they call.
         """
-        group = self.program.ranks[rank].groups[instruction.communicator]
-        members = self.program.groups[group].members
-        if isinstance(instruction, Collective):
-            number = self._count[group, rank, ""]
-            self._count[group, rank, ""] = number + 1
-            key = TransferKey(kind=instruction.kind, bytes=instruction.bytes)
-            label = key.kind
-            where: MeetingKey = (group, -1, -1, str(number))
-            parties = tuple(dict.fromkeys(members))
-        else:
-            own = self.program.roles[self.program.ranks[rank].role].position[instruction.communicator]
-            sends = isinstance(instruction, Send)
-            source, target = (own, instruction.peer) if sends else (instruction.peer, own)
-            number = self._count[group, rank, f"{source}>{target}:{instruction.tag}"]
-            self._count[group, rank, f"{source}>{target}:{instruction.tag}"] = number + 1
-            key = TransferKey(kind="send_recv", bytes=instruction.bytes, source=source, target=target)
-            label = f"message {instruction.tag}"
-            where = (group, source, target, f"{instruction.tag}#{number}")
-            parties = (members[source], members[target])
-        meeting = self._open.get(where)
+        channel = side.channel
+        number = channel.count[rank]
+        channel.count[rank] = number + 1
+        meeting = channel.open.get(number)
         if meeting is None:
-            cost = self.program.transfers.get((group, key))
-            disturbed = -1 if cost is None else cost.disturbance
-            spinning = disturbed if cost is None or cost.spinning < 0 else cost.spinning
-            meeting = self._open[where] = Meeting(group, key, label, parties, self.env.event(), disturbed, spinning)
-        elif meeting.key != key:
+            meeting = channel.open[number] = Meeting(side, self.env.event())
+        elif meeting.side.key != side.key:
+            name, key, first = self.program.groups[channel.group].communicator, side.key, meeting.side.key
             raise ProgramError(
-                f"{instruction.communicator} group {group}: rank {rank} calls {key.kind} of {key.bytes} bytes where "
-                f"rank {next(iter(meeting.arrived))} calls {meeting.key.kind} of {meeting.key.bytes} bytes"
+                f"{name} group {channel.group}: rank {rank} calls {key.kind} of {key.bytes} bytes where "
+                f"rank {next(iter(meeting.arrived))} calls {first.kind} of {first.bytes} bytes"
             )
         meeting.arrived[rank] = local_ns
-        if len(meeting.arrived) == len(set(parties)):
-            del self._open[where]
+        if len(meeting.arrived) == len(channel.parties):
+            del channel.open[number]
             self._begin(meeting)
         return meeting
 
     def _begin(self, meeting: Meeting) -> None:
-        meeting.start_ns = max(meeting.arrived.values())
-        meeting.cause = min(rank for rank, time in meeting.arrived.items() if time == meeting.start_ns)
+        side = meeting.side
+        cost = side.cost
+        start = meeting.start_ns = max(meeting.arrived.values())
+        meeting.cause = min(rank for rank, time in meeting.arrived.items() if time == start)
         for told in meeting.on_start:
-            told(meeting.start_ns)
-        cost = self.program.transfers[meeting.group, meeting.key]
-        transfer = self.recorder.transfer(meeting.group, meeting.key)
-        if self._has_fixed_duration(transfer, cost):
-            flowing = meeting.start_ns + cost.latency_ns
-            meeting.end_ns = flowing + cost.stream_ns
-            if cost.loads and cost.stream_ns:
-                self.recorder.flows.append((transfer, flowing, meeting.end_ns, 1 / cost.stream_ns, True, -1))
+            told(start)
+        if side.fixed:
+            meeting.end_ns = self.recorder.fixed(side.transfer, cost, start)
             if len(meeting.arrived) > 1:
                 meeting.event.succeed()
             return
 
         def flow(_: Event) -> None:
-            self.network.start(transfer, cost, done)
+            self.network.start(side.transfer, cost, done)
 
         def done(end_ns: int) -> None:
             meeting.end_ns = end_ns
             meeting.event.succeed()
 
-        timeout = self.env.timeout(meeting.start_ns + cost.latency_ns - int(self.env.now))
+        timeout = self.env.timeout(start + cost.latency_ns - int(self.env.now))
         assert timeout.callbacks is not None  # a fresh event always has a list
         timeout.callbacks.append(flow)
 
-    def _has_fixed_duration(self, transfer: int, cost: TransferCost) -> bool:
-        fixed = self._fixed.get(transfer)
-        if fixed is None:
-            fixed = not cost.stream_ns or not any(load.link in self._shared for load in cost.loads)
-            self._fixed[transfer] = fixed
-        return fixed
+    def _channel(self, group: int, source: int, target: int, tag: str) -> Channel:
+        found = self._channels.get((group, source, target, tag))
+        if found is None:
+            members = self.program.groups[group].members
+            parties = members if source < 0 else (members[source], members[target])
+            found = Channel(group, source, target, tuple(dict.fromkeys(parties)))
+            self._channels[group, source, target, tag] = found
+        return found
 
 
 def shared_links(program: Program) -> frozenset[int]:
@@ -140,12 +187,12 @@ def shared_links(program: Program) -> frozenset[int]:
     Transfers of one group of collectives follow each other on one in-order stream, and so do the messages of one
     direction between two positions: a link that only they load is theirs alone.
     """
-    lanes: dict[int, set[tuple[int, int, int]]] = {}
+    lanes: dict[int, tuple[int, int, int]] = {}
     shared = set()
     for (group, key), cost in program.transfers.items():
-        for load in cost.loads:
-            lanes.setdefault(load.link, set()).add((group, key.source, key.target))
-            if load.count > 1:
-                shared.add(load.link)
-    shared.update(link for link, users in lanes.items() if len(users) > 1)
+        if cost.stream_ns:
+            lane = (group, key.source, key.target)
+            for load in cost.loads:
+                if load.count > 1 or lanes.setdefault(load.link, lane) != lane:
+                    shared.add(load.link)
     return frozenset(shared)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
 from typing import Final
 
 from simpy import Environment, Event
 
+from simgpu.engine.events import RankEvents
 from simgpu.engine.launches import Run, before_last
 from simgpu.engine.queue import Issued
-from simgpu.engine.rendezvous import Meeting
+from simgpu.engine.rank import Walk
 from simgpu.program import Compute, Kernel
 
 ROUNDING_NS: Final = 1e-6
@@ -20,71 +23,77 @@ ROUNDING_NS: Final = 1e-6
 
 @dataclass(slots=True)
 class Residency:
-    """What is resident on a rank's GPU at the moment, by place in ``Program.disturbances``.
+    """What is resident on a rank's GPU, by place in ``Program.disturbances``.
 
     A communication kernel is resident from when its stream reaches it, spinning until its partners arrive, to its end;
-    while it spins it moves nothing and takes no memory bandwidth.
-    Of several, the worst counts. ``under_way`` counts those that have not ended, be it that they begin later: a stream
-    may be ahead of the clock.
+    while it spins it moves nothing and takes no memory bandwidth. Of several, the worst counts. Streams tell what they
+    know, which may be ahead of the clock; it is looked at only while kernels run beside it.
     """
 
     env: Environment
     disturbed_ns: Mapping[Kernel, tuple[int, ...]]
-    under_way: int = 0
+    open: int = 0  # kernels whose end is not known yet
+    until_ns: int = 0  # the last end that is known
+    _changes: list[tuple[int, int, int]] = field(default_factory=list)  # heap of time, place, one more or less
     _counts: dict[int, int] = field(default_factory=dict)
     _tables: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)  # id of kernels (kept by the Program)
     _watcher: Event | None = None
-
-    @property
-    def level(self) -> int:
-        """Place of the worst disturbance, -1 for none."""
-        return max(self._counts, default=-1)
+    _watched_ns: int = 0  # when the watcher wakes up by itself
 
     def enter(self, level: int, time_ns: int) -> None:
         """Let a kernel of that disturbance become resident at a time that is not past."""
-        self.under_way += 1
-        self._at(time_ns, lambda: self._change(level, +1))
+        self.open += 1
+        self._change(time_ns, level, +1)
 
-    def wait(self, meeting: Meeting, time_ns: int) -> None:
-        """Let a transfer's kernel become resident: spinning, and at its disturbance from its start on."""
-        self.enter(meeting.spinning, time_ns)
-        if meeting.spinning == meeting.disturbance:
-            return
-
-        def start(start_ns: int) -> None:
-            self._at(start_ns, lambda: self._swap(meeting.spinning, meeting.disturbance))
-
-        if meeting.start_ns < 0:
-            meeting.on_start.append(start)
-        else:
-            start(meeting.start_ns)
+    def begin(self, spinning: int, level: int, time_ns: int) -> None:
+        """Let a kernel that spun begin to move bytes."""
+        if spinning != level:
+            self._change(time_ns, spinning, -1)
+            self._change(time_ns, level, +1)
 
     def leave(self, level: int, time_ns: int) -> None:
         """Let it end."""
-        self._at(time_ns, lambda: self._change(level, -1))
+        self.open -= 1
+        self.until_ns = max(self.until_ns, time_ns)
+        self._change(time_ns, level, -1)
 
-    def run(self, work: Compute, local_ns: int, issued: Issued | None = None) -> Generator[Event, None, Run]:
+    def disturbs(self, time_ns: int) -> bool:
+        """Whether a kernel is resident at or after a time that is not past, as far as is known."""
+        return self.open > 0 or self.until_ns > time_ns
+
+    def run(
+        self, work: Compute, local_ns: int, issued: Issued | None, events: RankEvents, walk: Walk
+    ) -> Generator[Event | None, None, Run]:
         """Run kernels from ``local_ns`` on, each when it is launched and at the pace that what is resident allows.
 
-        Progress of a kernel is piecewise linear.
+        Progress of a kernel is piecewise linear. When all transfers that may be resident meanwhile are known to their
+        ends, this is arithmetic ahead of the clock; else the clock goes along, for what may change.
 
         Parameters
         ----------
         work : Compute
         local_ns : int
             When the stream is ready; not past.
-        issued : Issued, optional
+        issued : Issued or None
             Launches by the CPU that may hold the kernels up.
+        events : RankEvents
+            Of the rank.
+        walk : Walk
+            The compute stream.
         """
         times = self._times(work)
         start = local_ns if issued is None else max(local_ns, issued.begin_ns + issued.launches.first_ns[0])
-        if start > self.env.now:
+        if events.busy > 0:
+            events.loop.release(walk)  # after the streams that have just been released, which begin transfers
+            yield None
+        known = events.busy == 0 and self.open == 0
+        if not known and start > self.env.now:
             yield self.env.timeout(start - int(self.env.now))
         ends: list[int] = []
         holds: list[int] = []
         done, begun, busy, now = 0.0, start, 0, start  # of the kernel under way: share finished, begin, time it ran
         while len(ends) < len(times):
-            column, free = self.level + 1, now
+            column, free = self._level(now) + 1, now
             planned: list[tuple[int, int, int]] = []  # begin, time it runs and end of each kernel that is left
             for number in range(len(ends), len(times)):
                 begin, left = free, times[number][column]
@@ -99,15 +108,18 @@ class Residency:
                     after = times[number][column] - before_last(times[number][column], work.kernels[number].launches)
                     free = max(now, begin + left, launched + after)
                 planned.append((begin, left, free))
-            if free > now:
-                yield self._change_or(free - now)
-            then = int(self.env.now)
+            then = now
+            if free > now and known:
+                then = self._next(free, column - 1)
+            elif free > now:
+                yield from self._until(free, column - 1)
+                then = int(self.env.now)
             while planned and planned[0][2] <= then:
                 _, left, end = planned.pop(0)
                 holds.append(end - left - (ends[-1] if ends else start))
                 ends.append(end)
                 done = 0.0
-            if planned and then > now:  # a second change at one instant finds nothing more done
+            if planned and then > now:
                 begun, left, _ = planned[0]
                 ran = min(then, begun + left) - max(begun, now)
                 if ran > 0:
@@ -115,6 +127,44 @@ class Residency:
                     busy = min(then, begun + left) - begun
             now = then
         return Run(start, tuple(end - start for end in ends), tuple(holds))
+
+    def _next(self, end_ns: int, level: int) -> int:
+        """Return when another disturbance is the worst, a time at the most; everything before it is known."""
+        while self._changes and self._changes[0][0] < end_ns:
+            time = self._changes[0][0]
+            if self._level(time) != level:
+                return time
+        return end_ns
+
+    def _until(self, end_ns: int, level: int) -> Generator[Event, None, None]:
+        """Sleep until a time, or until another disturbance is the worst."""
+        env = self.env
+        while True:
+            wake = min(end_ns, self._changes[0][0]) if self._changes else end_ns
+            self._watched_ns = wake
+            event = self._watcher = env.event()
+            timeout = env.timeout(wake - int(env.now))
+            assert timeout.callbacks is not None  # a fresh event always has a list
+            timeout.callbacks.append(partial(_wake, event))
+            yield event
+            self._watcher = None
+            now = int(env.now)
+            if now >= end_ns or self._level(now) != level:
+                return
+
+    def _level(self, now_ns: int) -> int:
+        """Place of the worst disturbance, -1 for none."""
+        changes, counts = self._changes, self._counts
+        while changes and changes[0][0] <= now_ns:
+            _, level, by = heappop(changes)
+            counts[level] = counts.get(level, 0) + by
+        return max((level for level, count in counts.items() if count > 0), default=-1)
+
+    def _change(self, time_ns: int, level: int, by: int) -> None:
+        heappush(self._changes, (time_ns, level, by))
+        watcher = self._watcher
+        if watcher is not None and time_ns < self._watched_ns and not watcher.triggered:
+            watcher.succeed()  # look again: something happens earlier than was known
 
     def _times(self, work: Compute) -> list[tuple[int, ...]]:
         """Duration of each kernel alone, then under each disturbance."""
@@ -127,43 +177,7 @@ class Residency:
             ]
         return table
 
-    def _change_or(self, delay_ns: int) -> Event:
-        event = self._watcher = self.env.event()
 
-        def elapsed(_: Event) -> None:
-            if not event.triggered:
-                event.succeed()
-
-        timeout = self.env.timeout(delay_ns)
-        assert timeout.callbacks is not None  # a fresh event always has a list
-        timeout.callbacks.append(elapsed)
-        return event
-
-    def _change(self, level: int, by: int) -> None:
-        before = self.level
-        self._count(level, by)
-        if by < 0:
-            self.under_way -= 1
-        self._tell(before)
-
-    def _swap(self, old: int, new: int) -> None:
-        before = self.level
-        self._count(old, -1)
-        self._count(new, +1)
-        self._tell(before)
-
-    def _count(self, level: int, by: int) -> None:
-        count = self._counts.get(level, 0) + by
-        if count:
-            self._counts[level] = count
-        else:
-            del self._counts[level]
-
-    def _tell(self, before: int) -> None:
-        if self.level != before and self._watcher is not None and not self._watcher.triggered:
-            self._watcher.succeed()
-
-    def _at(self, time_ns: int, change: Callable[[], None]) -> None:
-        timeout = self.env.timeout(time_ns - int(self.env.now))
-        assert timeout.callbacks is not None  # a fresh event always has a list
-        timeout.callbacks.append(lambda _: change())
+def _wake(event: Event, _: Event) -> None:
+    if not event.triggered:
+        event.succeed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from simgpu.hardware.reach import check_reach, nearest_nics
 from simgpu.hardware.reading import Reading
 from simgpu.hardware.size import gpus_per_node
 from simgpu.hardware.trunks import Trunks
-from simgpu.hardware.wiring import cluster_links
+from simgpu.hardware.wiring import ClusterLinks, cluster_links
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,7 +39,7 @@ class Cluster:
     nodes : int
     gpus_per_node : int
         GPUs used in each node, the first ones; the machine may have more.
-    links : tuple of Link
+    links : sequence of Link
         Every directed link: those of node 0, of node 1, ..., then the uplinks of the leaves.
     links_per_node : int
         A node's link is ``links_per_node`` after the same link of the node before.
@@ -52,7 +52,7 @@ class Cluster:
     fabric: Fabric
     nodes: int
     gpus_per_node: int
-    links: tuple[Link, ...] = field(repr=False)
+    links: Sequence[Link] = field(repr=False)
     links_per_node: int
     memo: dict[object, Any] = field(default_factory=dict, repr=False)
     _paths: MachinePaths = field(repr=False)
@@ -121,6 +121,8 @@ class Cluster:
 
     def like_first(self, node: int) -> bool:
         """Whether a node has the same links as node 0, at the same rates."""
+        if self.uniform:
+            return True
         key = ("like first", node)
         found: bool | None = self.memo.get(key)
         if found is None:
@@ -129,6 +131,29 @@ class Cluster:
             odd = node in self._odd_nodes or 0 in self._odd_nodes
             found = self.memo[key] = node == 0 or (not odd and all(a == b for a, b in rates))
         return found
+
+    def in_network(self, link: int) -> bool:
+        """Whether a link lies between nodes."""
+        wires, trunks = len(self.machine.wires), self.nodes * self.links_per_node
+        return link >= trunks or link % self.links_per_node >= wires
+
+    def distinct(self, links: Iterable[int]) -> Iterable[int]:
+        """Leave out links that are the same in another node, where all nodes are equal.
+
+        Parameters
+        ----------
+        links : iterable of int
+
+        Returns
+        -------
+        iterable of int
+        """
+        return self.links.distinct(links) if isinstance(self.links, ClusterLinks) else links
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all nodes have the same links at the same rates, and all data between two leaves the same way."""
+        return self.regular and isinstance(self.links, ClusterLinks)
 
     @property
     def regular(self) -> bool:
@@ -170,6 +195,10 @@ class Cluster:
         found: Route | None = self.memo.get(key)
         if found is None:
             node, other = self.node_of(source), self.node_of(target)
+            if node == other and node and self.uniform:
+                first = node * self.gpus_per_node
+                found = self.memo[key] = self.route(source - first, target - first).moved(node * self.links_per_node)
+                return found
             if node == other:
                 a, b = self.local_rank(source), self.local_rank(target)
                 path = self._required(self.paths_on(node).between_gpus(a, b), f"gpu {a}", f"gpu {b}")
@@ -234,10 +263,23 @@ class Cluster:
         if node == other:
             raise TopologyError(f"{self.name}: ranks {source} and {target} share node {node}; no NIC lies between them")
         a, b = self.local_rank(source), self.local_rank(target)
-        out = self._required(self.paths_on(node).gpu_to_nic(a, source_nic), f"gpu {a}", f"NIC {source_nic}")
-        back = self._required(self.paths_on(other).nic_to_gpu(target_nic, b), f"NIC {target_nic}", f"gpu {b}")
         network = self._between(node, source_nic, other, target_nic, flow)
-        return self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
+        key = ("via", a, source_nic, target_nic, b, len(network))
+        # between equal nodes the same ends cost the same, over as many switches
+        found: tuple[Path, Path, Route] | None = self.memo.get(key) if self.uniform else None
+        if found is None:
+            out = self._required(self.paths_on(node).gpu_to_nic(a, source_nic), f"gpu {a}", f"NIC {source_nic}")
+            back = self._required(self.paths_on(other).nic_to_gpu(target_nic, b), f"NIC {target_nic}", f"gpu {b}")
+            route = self._route(self._on(node, out) + network + self._on(other, back), "network", 0)
+            self.memo[key] = (out, back, route)
+            return route
+        out, back, route = found
+        return Route(
+            links=self._on(node, out) + network + self._on(other, back),
+            kind=route.kind,
+            latency_ns=route.latency_ns,
+            added_latency_ns=route.added_latency_ns,
+        )
 
     def host_route(self, rank: int, *, to_host: bool) -> Route:
         """Links between a rank's GPU and the host memory nearest to it.

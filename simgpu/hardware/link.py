@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +61,13 @@ class Route:
     latency_ns: int
     added_latency_ns: int = 0
     distance: int = 0
+
+    def moved(self, by: int) -> Route:
+        """Return the same route on links that stand ``by`` places on: those of another node.
+
+        Examples
+        --------
+        >>> Route(links=(0, 3), kind="nvlink", latency_ns=5).moved(10).links
+        (10, 13)
+        """
+        return replace(self, links=tuple(link + by for link in self.links))

@@ -1,6 +1,12 @@
-"""All directed links of a cluster."""
+"""All directed links of a cluster, made as they are asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
 
 from simgpu.hardware.fabric import Fabric
 from simgpu.hardware.link import Link
@@ -8,7 +14,103 @@ from simgpu.hardware.link_type import switch_hop_ns
 from simgpu.hardware.machine import Machine
 
 
-def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLink:
+    """One link that every node has; an end that is ``None`` is the leaf of the NIC ``nic``."""
+
+    source: str | None
+    target: str | None
+    nic: int
+    kind: str
+    rates: tuple[int, int]
+    latency_ns: int
+    added_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClusterLinks(Sequence[Link]):
+    """The links of equal nodes, then those between leaves and spine.
+
+    A cluster of 16,384 GPUs has 177,000 links and a simulation names some hundreds: a link is made when it is asked
+    for.
+
+    Parameters
+    ----------
+    node : tuple of NodeLink
+    nodes : int
+    trunks : tuple of Link
+    fabric : Fabric
+    nics : int
+        NICs of a node.
+    """
+
+    node: tuple[NodeLink, ...]
+    nodes: int
+    trunks: tuple[Link, ...]
+    fabric: Fabric
+    nics: int
+    _made: dict[int, Link] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return self.nodes * len(self.node) + len(self.trunks)
+
+    @overload
+    def __getitem__(self, index: int) -> Link: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Link, ...]: ...
+    def __getitem__(self, index: int | slice) -> Link | tuple[Link, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        if index < 0:
+            index += len(self)
+        found = self._made.get(index)
+        if found is None:
+            found = self._made[index] = self._make(index)
+        return found
+
+    def __iter__(self) -> Iterator[Link]:
+        return (self[i] for i in range(len(self)))
+
+    def first_alike(self, index: int) -> int:
+        """Position of the same link of node 0, for a link of a node.
+
+        Parameters
+        ----------
+        index : int
+
+        Returns
+        -------
+        int
+        """
+        return index % len(self.node) if index < self.nodes * len(self.node) else index
+
+    def distinct(self, indices: Iterable[int]) -> tuple[int, ...]:
+        """Of some links, those of which each other is the same link in another node, or on the way to the spine.
+
+        Parameters
+        ----------
+        indices : iterable of int
+
+        Returns
+        -------
+        tuple of int
+            They have all kinds and rates that the nodes' links have.
+        """
+        links = np.fromiter(indices, np.int64)
+        node, trunks = links[links < self.nodes * len(self.node)], links[links >= self.nodes * len(self.node)]
+        return (*np.unique(node % max(1, len(self.node))).tolist(), *np.unique(trunks).tolist())
+
+    def _make(self, index: int) -> Link:
+        number, place = divmod(index, len(self.node)) if self.node else (self.nodes, index)
+        if number >= self.nodes:
+            return self.trunks[index - self.nodes * len(self.node)]
+        link = self.node[place]
+        leaf = self.fabric.leaf_name(self.fabric.leaf(number, link.nic, self.nics), self.nics) if link.nic >= 0 else ""
+        source, target = (leaf if end is None else f"node{number}/{end}" for end in (link.source, link.target))
+        return _link(source, target, link.kind, link.rates, link.latency_ns, link.added_ns)
+
+
+def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> ClusterLinks:
     """List the links of a cluster.
 
     Parameters
@@ -19,54 +121,66 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> tuple[Link, .
 
     Returns
     -------
-    tuple of Link
+    ClusterLinks
         For each node its wires in the machine's order, then (with more than one node) up and down of each NIC; after
         all nodes (with more than one leaf) up and down of each leaf's uplinks.
     """
-    links: list[Link] = []
     names = [device.name for device in machine.devices]
     nics = len(machine.nics)
-    into_leaf: dict[int, list[Link]] = {}
-    infiniband = False
-    for node in range(nodes):
-        links.extend(
-            _link(
-                f"node{node}/{names[wire.source]}",
-                f"node{node}/{names[wire.target]}",
-                wire.kind,
-                (wire.bytes_per_s, wire.nominal_bytes_per_s),
-                wire.latency_ns,
-                wire.added_latency_ns,
-            )
-            for wire in machine.wires
+    each = [
+        NodeLink(
+            source=names[wire.source],
+            target=names[wire.target],
+            nic=-1,
+            kind=wire.kind,
+            rates=(wire.bytes_per_s, wire.nominal_bytes_per_s),
+            latency_ns=wire.latency_ns,
+            added_ns=wire.added_latency_ns,
         )
-        for nic, device in enumerate(machine.nics if nodes > 1 else ()):
-            port = fabric.port or machine.devices[device].port
-            if port is None:
-                continue
-            infiniband = port.is_infiniband
-            leaf = fabric.leaf(node, nic, nics)
-            a, b = f"node{node}/{names[device]}", fabric.leaf_name(leaf, nics)
-            # The type's latency is one way through one switch: half of it on the way up, half on the way down.
-            rates, latency_ns = (port.bytes_per_s, port.nominal_bytes_per_s), port.latency_ns // 2
-            links += (_link(a, b, "network", rates, latency_ns), _link(b, a, "network", rates, latency_ns))
-            into_leaf.setdefault(leaf, []).append(links[-1])
-    if len(into_leaf) > 1:
-        # Leaf to leaf over the spine passes two more switches than staying on one leaf: one for each of two uplinks.
-        hop_ns = switch_hop_ns(infiniband)
-        fullest = max(into_leaf.values(), key=len)
-        uplinks = fabric.uplinks(fabric.nics_per_leaf(nodes, nics))
-        for leaf in sorted(into_leaf):
-            name = fabric.leaf_name(leaf, nics)
-            below = into_leaf[leaf] if uplinks == 1 else fullest  # single uplinks are there however full the leaf is
-            share = fabric.oversubscription * uplinks
-            rates = (
-                max(1, int(sum(link.bytes_per_s for link in below) / share)),
-                max(1, int(sum(link.nominal_bytes_per_s for link in below) / share)),
+        for wire in machine.wires
+    ]
+    into_leaf: dict[int, list[tuple[int, int]]] = {}  # rates of the ports below each leaf
+    infiniband = False
+    for nic, device in enumerate(machine.nics if nodes > 1 else ()):
+        port = fabric.port or machine.devices[device].port
+        if port is None:
+            continue
+        infiniband = port.is_infiniband
+        # The type's latency is one way through one switch: half of it on the way up, half on the way down.
+        rates, latency_ns = (port.bytes_per_s, port.nominal_bytes_per_s), port.latency_ns // 2
+        for source, target in ((names[device], None), (None, names[device])):
+            each.append(
+                NodeLink(source=source, target=target, nic=nic, kind="network", rates=rates, latency_ns=latency_ns)
             )
-            for spine in range(uplinks):
-                top = "spine" if uplinks == 1 else f"spine{spine}"
-                links += (_link(name, top, "network", rates, hop_ns), _link(top, name, "network", rates, hop_ns))
+        for node in range(nodes):
+            into_leaf.setdefault(fabric.leaf(node, nic, nics), []).append(rates)
+    return ClusterLinks(
+        node=tuple(each),
+        nodes=nodes,
+        trunks=_trunks(fabric, nodes, nics, into_leaf, switch_hop_ns(infiniband)) if len(into_leaf) > 1 else (),
+        fabric=fabric,
+        nics=nics,
+    )
+
+
+def _trunks(
+    fabric: Fabric, nodes: int, nics: int, into_leaf: dict[int, list[tuple[int, int]]], hop_ns: int
+) -> tuple[Link, ...]:
+    # Leaf to leaf over the spine passes two more switches than staying on one leaf: one for each of two uplinks.
+    links: list[Link] = []
+    fullest = max(into_leaf.values(), key=len)
+    uplinks = fabric.uplinks(fabric.nics_per_leaf(nodes, nics))
+    share = fabric.oversubscription * uplinks
+    for leaf in sorted(into_leaf):
+        name = fabric.leaf_name(leaf, nics)
+        below = into_leaf[leaf] if uplinks == 1 else fullest  # single uplinks are there however full the leaf is
+        rates = (
+            max(1, int(sum(rate for rate, _ in below) / share)),
+            max(1, int(sum(nominal for _, nominal in below) / share)),
+        )
+        for spine in range(uplinks):
+            top = "spine" if uplinks == 1 else f"spine{spine}"
+            links += (_link(name, top, "network", rates, hop_ns), _link(top, name, "network", rates, hop_ns))
     return tuple(links)
 
 

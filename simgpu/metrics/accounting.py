@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from simgpu.metrics.activity import CLASSES, Bar
 from simgpu.program import COMPUTE, Collective, Compute, Instruction, Program, Recv, Send
@@ -37,31 +38,31 @@ class RankAccount:
 
     timeline: Timeline
     rank: int
-    _rows: dict[str, list[Row]] = field(default_factory=dict)
-    _ends: dict[str, list[int]] = field(default_factory=dict)
+    _rows: dict[int, Row] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        timeline, spans = self.timeline, self.timeline.spans
-        role = timeline.program.roles[timeline.program.ranks[self.rank].role]
-        for name in role.streams:
-            rows = timeline.rows(self.rank, name)
-            cut = slice(rows.start, rows.stop)
-            times = (spans.ready_ns, spans.issued_ns, spans.start_ns, spans.end_ns)
-            columns = (spans.instruction, spans.step, *times, spans.cause)
-            ends, holds = timeline.kernel_ends_ns, timeline.kernel_holds_ns
-            instructions, stream = role.streams[name], timeline.streams.index(name)
-            values = zip(*(column[cut].tolist() for column in columns), strict=True)
-            self._rows[name] = [
-                Row(instructions[index], ready, issued, start, end, cause, ends.get(key), holds.get(key))
-                for index, step, ready, issued, start, end, cause in values
-                for key in ((self.rank, stream, index, step),)
-            ]
-            self._ends[name] = [row.end_ns for row in self._rows[name]]
+    def row(self, index: int) -> Row:
+        """Return a row of the timeline as plain numbers."""
+        found = self._rows.get(index)
+        if found is None:
+            spans, timeline = self.timeline.spans, self.timeline
+            key = (self.rank, int(spans.stream[index]), int(spans.instruction[index]), int(spans.step[index]))
+            found = self._rows[index] = Row(
+                instruction=timeline.instruction(index),
+                ready_ns=int(spans.ready_ns[index]),
+                issued_ns=int(spans.issued_ns[index]),
+                start_ns=int(spans.start_ns[index]),
+                end_ns=int(spans.end_ns[index]),
+                cause=int(spans.cause[index]),
+                kernel_ends_ns=timeline.kernel_ends_ns.get(key),
+                kernel_holds_ns=timeline.kernel_holds_ns.get(key),
+            )
+        return found
 
     def bars(self) -> tuple[Bar, ...]:
         """All bars of the step, compute stream first, times relative to its start."""
         begin = self.timeline.window_ns[0]
-        streams = [COMPUTE, *(name for name in self._rows if name != COMPUTE)]
+        role = self.timeline.program.roles[self.timeline.program.ranks[self.rank].role]
+        streams = [COMPUTE, *(name for name in role.streams if name != COMPUTE)]
         found = []
         for stream in streams:
             bars = self._compute_bars() if stream == COMPUTE else self._transfer_bars(stream)
@@ -76,19 +77,32 @@ class RankAccount:
             if isinstance(row.instruction, Compute):
                 if start > covered:
                     yield self._host_bar(covered, min(start, end), row.instruction)
-                for low, high, held in _pieces(row):
-                    low, high = max(low, start), min(high, stop)
-                    if high > low and held:
-                        yield self._host_bar(low, high, row.instruction)
-                    elif high > low:
-                        yield self._compute_bar(row.instruction, row, low, high)
+                yield from self._work_bars(row.instruction, row)
             else:
-                yield from self._wait_bars(start, stop, self.timeline.streams[row.cause])
+                yield from self.wait_bars(start, stop, self.timeline.streams[row.cause])
             covered = stop
         if covered < end:
             yield self._bar(
                 covered, end, "wait", "bubble", accounting=(("bubble", end - covered),), reason="no work left"
             )
+
+    def work_bars(self, index: int) -> list[Bar]:
+        """Bars of one run of kernels within the step, by its row."""
+        row = self.row(index)
+        return list(self._work_bars(row.instruction, row)) if isinstance(row.instruction, Compute) else []
+
+    def run_pieces(self, index: int) -> list[tuple[int, int]]:
+        """Return the times in which a run of kernels really ran, by its row."""
+        return [(low, high) for low, high, held in _pieces(self.row(index)) if not held]
+
+    def _work_bars(self, work: Compute, row: Row) -> Iterator[Bar]:
+        begin, end = self.timeline.window_ns
+        for low, high, held in _pieces(row):
+            low, high = max(low, begin, row.start_ns), min(high, end, row.end_ns)
+            if high > low and held:
+                yield self._host_bar(low, high, work)
+            elif high > low:
+                yield self._compute_bar(work, row, low, high)
 
     def _compute_bar(self, work: Compute, row: Row, start: int, stop: int) -> Bar:
         return self._bar(
@@ -104,7 +118,8 @@ class RankAccount:
             reason=_slowed(work, row),
         )
 
-    def _wait_bars(self, start: int, stop: int, stream: str) -> Iterator[Bar]:
+    def wait_bars(self, start: int, stop: int, stream: str) -> Iterator[Bar]:
+        """Bars of a wait of the compute stream for another one."""
         covered = start
         for row in self._overlapping(stream, start, stop):
             low, high = max(row.ready_ns, start), min(row.end_ns, stop)
@@ -117,7 +132,7 @@ class RankAccount:
                 name = exposed(self.timeline.program.communicators[stream].axis)
                 yield self._wait_bar(low, high, name, row, f"{row.instruction.name} is under way")
             elif not isinstance(row.instruction, Collective | Send | Recv):
-                yield from self._wait_bars(low, high, self.timeline.streams[row.cause])
+                yield from self.wait_bars(low, high, self.timeline.streams[row.cause])
             else:
                 met = min(max(row.start_ns, low), high)
                 name, axis = self._late_class(row.instruction)
@@ -191,11 +206,13 @@ class RankAccount:
                     )
 
     def _overlapping(self, stream: str, start: int, stop: int) -> Iterator[Row]:
-        rows = self._rows[stream]
-        for index in range(bisect_right(self._ends[stream], start), len(rows)):
-            if rows[index].ready_ns >= stop:
+        rows = self.timeline.rows(self.rank, stream)
+        spans = self.timeline.spans
+        first = rows.start + int(np.searchsorted(spans.end_ns[rows.start : rows.stop], start, "right"))
+        for index in range(first, rows.stop):
+            if spans.ready_ns[index] >= stop:
                 return
-            yield rows[index]
+            yield self.row(index)
 
     def _late_class(self, work: Collective | Send | Recv) -> tuple[str, str]:
         communicator = self.timeline.program.communicators[work.communicator]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 COMPUTE_CLASSES = ("gemm", "attention", "memory_bound", "recompute", "optimizer")
 AXES = ("tp", "cp", "ep", "pp", "dp")
@@ -57,3 +59,43 @@ class Bar:
     @property
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
+
+
+@dataclass(slots=True, eq=False)
+class LazyBars(Sequence[Bar]):
+    """Bars that are made when they are looked at: most runs are summed up and never drawn."""
+
+    make: Callable[[], tuple[Bar, ...]]
+    _made: tuple[Bar, ...] | None = None
+
+    @property
+    def all(self) -> tuple[Bar, ...]:
+        """The bars themselves."""
+        if self._made is None:
+            self._made = self.make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @overload
+    def __getitem__(self, index: int) -> Bar: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Bar, ...]: ...
+    def __getitem__(self, index: int | slice) -> Bar | tuple[Bar, ...]:
+        return self.all[index]
+
+    def __iter__(self) -> Iterator[Bar]:
+        return iter(self.all)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.all == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.all)
+
+    def __repr__(self) -> str:
+        return repr(self.all)
+
+    def __reduce__(self) -> tuple[type[tuple[Bar, ...]], tuple[tuple[Bar, ...]]]:
+        return tuple, (self.all,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from simgpu.metrics.limit import link_use
 from simgpu.metrics.report import TransferReport
 from simgpu.program import Collective, Send, TransferKey
@@ -29,32 +31,37 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
     """One row per rank (class), communicator, kind and size, in order of first use within the reported step."""
     program, spans = timeline.program, timeline.spans
     begin, end = timeline.window_ns
-    seen: dict[tuple[int, str, TransferKey], list[int]] = {}
+    seen: dict[tuple[int, str, TransferKey], tuple[int, int]] = {}  # how many, and how long in all
     limits = _limiting_links(timeline)
-    inside = (spans.start_ns >= begin) & (spans.start_ns < end)
-    for row in inside.nonzero()[0].tolist():
-        work = timeline.instruction(row)
-        if not isinstance(work, Collective | Send):  # a Recv is the other side of a Send
-            continue
-        rank = int(spans.rank[row])
-        if isinstance(work, Collective):
-            key = TransferKey(kind=work.kind, bytes=work.bytes)
-        else:
-            own = program.roles[program.ranks[rank].role].position[work.communicator]
-            key = TransferKey(kind="send_recv", bytes=work.bytes, source=own, target=work.peer)
-        duration = int(spans.end_ns[row] - spans.start_ns[row])
-        seen.setdefault((rank, work.communicator, key), []).append(duration)
-    for (rank, communicator, key), durations in seen.items():
+    rows = ((spans.start_ns >= begin) & (spans.start_ns < end)).nonzero()[0]
+    calls: dict[tuple[int, int, int], tuple[str, TransferKey] | None] = {}  # by role, stream, instruction
+    numbers: dict[tuple[int, str, TransferKey], int] = {}
+    own = np.full(len(rows), -1, np.int64)
+    roles = np.array([rank.role for rank in program.ranks], np.int64)[spans.rank[rows]].tolist()
+    places = zip(roles, spans.stream[rows].tolist(), spans.instruction[rows].tolist(), strict=True)
+    for place, (where, rank) in enumerate(zip(places, spans.rank[rows].tolist(), strict=True)):
+        if where not in calls:
+            calls[where] = _call(timeline, *where)
+        call = calls[where]
+        if call is not None:
+            own[place] = numbers.setdefault((rank, *call), len(numbers))
+    chosen = own >= 0
+    durations_ns = np.zeros(len(numbers), np.int64)
+    np.add.at(durations_ns, own[chosen], (spans.end_ns[rows] - spans.start_ns[rows])[chosen])
+    counts = np.bincount(own[chosen], minlength=len(numbers))
+    for name, number in numbers.items():
+        seen[name] = (int(counts[number]), int(durations_ns[number]))
+    for (rank, communicator, key), (count, total_ns) in seen.items():
         group = program.ranks[rank].groups[communicator]
         cost = program.transfers[group, key]
-        mean = sum(durations) / len(durations)
+        mean = total_ns / count
         held = limits.get((group, key))
         yield TransferReport(
             rank=program.ranks[rank].members[0],
             axis=program.communicators[communicator].axis,
             kind=key.kind,
             bytes=key.bytes,
-            count=len(durations),
+            count=count,
             mean_ns=mean,
             busbw_bytes_per_s=bus_bandwidth(key.kind, len(program.groups[group].members), key.bytes, mean),
             latency_share=cost.latency_ns / mean if mean else 0.0,
@@ -69,15 +76,27 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
 def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     """Link that held each transfer for the longest time; only those held for most of their streaming time."""
     flows = timeline.flows
+    pairs, group = np.unique(np.stack([flows.transfer, flows.limit]), axis=1, return_inverse=True)
+    held_ns = np.zeros(pairs.shape[1], np.int64)
+    np.add.at(held_ns, group.ravel(), flows.end_ns - flows.start_ns)
     times: dict[int, dict[int, int]] = {}
-    for transfer, start, end, limit in zip(
-        flows.transfer.tolist(), flows.start_ns.tolist(), flows.end_ns.tolist(), flows.limit.tolist(), strict=True
-    ):
-        by_link = times.setdefault(transfer, {})
-        by_link[limit] = by_link.get(limit, 0) + end - start
+    for transfer, limit, held in zip(*pairs.tolist(), held_ns.tolist(), strict=True):
+        times.setdefault(transfer, {})[limit] = held
     found = {}
     for transfer, by_link in times.items():
         longest = max(sorted(by_link), key=lambda link: by_link[link])
         if longest >= 0:
             found[timeline.transfers[transfer]] = longest
     return found
+
+
+def _call(timeline: Timeline, role: int, stream: int, instruction: int) -> tuple[str, TransferKey] | None:
+    """Communicator and transfer of an instruction; None when it is none, or the other side of a Send."""
+    own = timeline.program.roles[role]
+    work = own.streams[timeline.streams[stream]][instruction]
+    if isinstance(work, Collective):
+        return work.communicator, TransferKey(kind=work.kind, bytes=work.bytes)
+    if isinstance(work, Send):
+        source = own.position[work.communicator]
+        return work.communicator, TransferKey(kind="send_recv", bytes=work.bytes, source=source, target=work.peer)
+    return None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from simgpu.timeline import Timeline
 
 GIB: Final = 1 << 30
@@ -33,37 +35,32 @@ def memory_use(timeline: Timeline, rank: int) -> MemoryUse:
     """
     program = timeline.program
     role = program.roles[program.ranks[rank].role]
-    held = dict(role.resident_bytes)
-    total = sum(held.values())
+    resident = sum(role.resident_bytes.values())
     begin, end = timeline.window_ns
     memory = timeline.memory
-    mine = memory.rank == rank
-    changes = zip(
-        memory.time_ns[mine].tolist(), memory.delta_bytes[mine].tolist(), memory.category[mine].tolist(), strict=True
-    )
-    curve: list[tuple[int, int]] = []
-    peak, peak_time, at_peak = -1, 0, held
-    for time, delta, number in changes:
-        if time >= end:
-            break
-        if time >= begin and not curve:
-            curve = [(0, total)]
-            peak, at_peak = total, dict(held)
-        category = timeline.categories[number]
-        held[category] = held.get(category, 0) + delta
-        total += delta
-        if time >= begin:
-            if curve and curve[-1][0] == time - begin:
-                curve[-1] = (time - begin, total)
-            else:
-                curve.append((time - begin, total))
-            if total > peak:
-                peak, peak_time, at_peak = total, time - begin, dict(held)
-    if not curve:
-        curve, peak, at_peak = [(0, total)], total, dict(held)
+    mine = slice(*np.searchsorted(memory.rank, [rank, rank + 1]))
+    time, delta, category = memory.time_ns[mine], memory.delta_bytes[mine], memory.category[mine]
+    stop = int(np.searchsorted(time, end, "left"))
+    first = int(np.searchsorted(time[:stop], begin, "left"))
+    held = resident + np.r_[0, np.cumsum(delta[:stop])]  # before the first change, after it, ...
+    inside = held[first:]  # at the begin of the step and after each of its changes
+    top = int(inside.argmax())
+    at = time[first:stop] - begin
+    last = np.r_[at[1:] != at[:-1], True] if len(at) else np.zeros(0, np.bool_)  # of all changes at one instant
+    curve = [(0, int(inside[0]))] if first < stop else [(0, int(held[-1]))]
+    if len(at) and at[0] == 0:
+        curve = []
+    curve += zip(at[last].tolist(), inside[1:][last].tolist(), strict=True)
     curve.append((end - begin, curve[-1][1]))
-    at_peak = {category: size for category, size in sorted(at_peak.items(), key=lambda item: -item[1]) if size}
-    return MemoryUse(curve=tuple(curve), peak_bytes=peak, peak_time_ns=peak_time, at_peak_bytes=at_peak)
+    upto = first + top
+    sizes = dict(role.resident_bytes)
+    changed = np.bincount(category[:upto], weights=delta[:upto], minlength=len(timeline.categories))
+    for number in dict.fromkeys(category[:upto].tolist()):
+        name = timeline.categories[number]
+        sizes[name] = sizes.get(name, 0) + round(changed[number])
+    at_peak = {name: size for name, size in sorted(sizes.items(), key=lambda item: -item[1]) if size}
+    peak_time = int(at[top - 1]) if top else 0
+    return MemoryUse(curve=tuple(curve), peak_bytes=int(inside[top]), peak_time_ns=peak_time, at_peak_bytes=at_peak)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
-from simgpu.metrics.accounting import RankAccount, breakdown
-from simgpu.metrics.activity import CLASSES, Bar
+from simgpu.metrics.accounting import RankAccount
+from simgpu.metrics.activity import CLASSES, LazyBars
 from simgpu.metrics.communication import transfer_reports
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.host_memory import HostMemory, describe_overfull_host, host_memory
-from simgpu.metrics.intervals import intersection, length, union
 from simgpu.metrics.memory import allowances, describe_nearly_full, memory_use
 from simgpu.metrics.report import RankReport, Report
-from simgpu.program import COMPUTE
+from simgpu.metrics.step_sums import StepSums
 from simgpu.timeline import Timeline
 
 
@@ -26,7 +25,8 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
     communication time under which kernels ran (as Holistic Trace Analysis counts it). MFU is
     model FLOPs / (step x GPUs x peak).
     """
-    ranks = tuple(_rank_report(timeline, index) for index in range(len(timeline.program.ranks)))
+    sums = StepSums(timeline)
+    ranks = tuple(_rank_report(timeline, sums, index) for index in range(len(timeline.program.ranks)))
     begin, end = timeline.window_ns
     step_ns = end - begin
     gpus = timeline.program.world_size
@@ -54,7 +54,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
         bubble_fraction=mean["bubble"] / step_ns if step_ns else 0.0,
         bubble_over_ideal=mean["bubble"] / compute_ns if compute_ns else 0.0,
         ideal_bubble_fraction=_ideal_bubble(mean, facts),
-        overlap_ratio=_overlap_ratio(ranks),
+        overlap_ratio=_overlap_ratio(sums, ranks),
         breakdown_ns=mean,
         ranks=ranks,
         transfers=tuple(transfer_reports(timeline)),
@@ -82,10 +82,9 @@ def _ideal_bubble(mean: Mapping[str, float], facts: RunFacts) -> float:
     return idle / (idle + work + once) if idle else 0.0
 
 
-def _rank_report(timeline: Timeline, index: int) -> RankReport:
+def _rank_report(timeline: Timeline, sums: StepSums, index: int) -> RankReport:
     binding = timeline.program.ranks[index]
     role = timeline.program.roles[binding.role]
-    bars = RankAccount(timeline, index).bars()
     memory = memory_use(timeline, index)
     return RankReport(
         rank=binding.members[0],
@@ -93,8 +92,8 @@ def _rank_report(timeline: Timeline, index: int) -> RankReport:
         stages=role.stages,
         device=role.device,
         capacity_bytes=role.capacity_bytes,
-        breakdown_ns=breakdown(bars),
-        bars=bars,
+        breakdown_ns=sums.breakdown(index),
+        bars=LazyBars(lambda: RankAccount(timeline, index).bars()),
         memory_curve=memory.curve,
         peak_memory_bytes=memory.peak_bytes,
         peak_time_ns=memory.peak_time_ns,
@@ -102,18 +101,10 @@ def _rank_report(timeline: Timeline, index: int) -> RankReport:
     )
 
 
-def _overlap_ratio(ranks: Iterable[RankReport]) -> float:
-    hidden = total = 0
-    for rank in ranks:
-        busy = union(_spans(bar for bar in rank.bars if bar.stream == COMPUTE and bar.kind == "compute"))
-        moving = union(_spans(bar for bar in rank.bars if bar.kind == "transfer" and bar.bytes))  # copies have none
-        hidden += rank.count * length(intersection(busy, moving))
-        total += rank.count * length(moving)
-    return hidden / total if total else 0.0
-
-
-def _spans(bars: Iterable[Bar]) -> list[tuple[int, int]]:
-    return [(bar.start_ns, bar.end_ns) for bar in bars]
+def _overlap_ratio(sums: StepSums, ranks: Sequence[RankReport]) -> float:
+    found = [(rank.count, *sums.overlap_ns(index)) for index, rank in enumerate(ranks)]
+    total = sum(count * moving for count, _, moving in found)
+    return sum(count * hidden for count, hidden, _ in found) / total if total else 0.0
 
 
 def _warnings(timeline: Timeline, peak: RankReport, host: HostMemory) -> tuple[str, ...]:

@@ -248,3 +248,30 @@ def test_a_host_ahead_of_the_gpu_changes_nothing(subject):
 def test_launches_that_the_stream_never_waits_for_are_found_without_looking_at_each():
     launches = Launches.of(works(10, 30, 10).kernels, 20, 0)
     assert launches.lag_ns == (20, 30, 30), "20 before the first, 40 - 10 before the second, 60 - 40 before the third"
+
+
+def test_a_stream_that_asks_later_does_not_make_the_cpu_forget_the_first(monkeypatch):
+    """The CPU waits for compute before it issues to dp and, behind that, to tp; both streams have asked by then."""
+    streams = {
+        "compute": [Wait(9), works(50), Record(1), Wait(2)],
+        "dp": [all_reduce(8), Record(2)],
+        "tp": [all_reduce(4, "tp")],
+        "late": [work(20), Record(9)],
+        HOST: [issue("compute", 1, 10), Wait(1), issue("tp", 0, 10), issue("dp", 0, 10)],
+    }
+    transfers = {(0, reduce_key(8)): cost(0, 100), (1, reduce_key(4)): cost(0, 100)}
+    finish = host.HostThread.finish
+
+    def nobody_waits(thread):
+        assert all(queue.stream is None for queue in thread.queues), "forgotten until the end"
+        finish(thread)
+
+    monkeypatch.setattr(host.HostThread, "finish", nobody_waits)
+    timeline = play(program([role(streams)], [0], [("dp", (0,)), ("tp", (0,))], transfers))
+    spans = timeline.spans
+    issued = {
+        timeline.streams[stream]: at
+        for stream, step, at in zip(spans.stream.tolist(), spans.step.tolist(), spans.issued_ns.tolist(), strict=True)
+        if step == 0
+    }
+    assert (issued["tp"], issued["dp"]) == (80, 90)

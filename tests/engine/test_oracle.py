@@ -21,7 +21,7 @@ def pipeline(table, stage_times, overlap, latency, replicas, reduce_ns):
     script = pipeline_script(table, overlap=overlap)
     for stage in range(stages):
         emitter = Emitter()
-        messages = PipelineMessages(emitter, script, stage, 8)
+        messages = PipelineMessages(emitter, script, stage, (8,) * table.stages)
         for item in script.rows[stage]:
             if isinstance(item, Message):
                 messages.post(item)

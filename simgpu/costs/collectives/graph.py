@@ -153,7 +153,8 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
     nvls = 0.0
     if nvlink and most >= _NVLS_FEWEST.get(arch, most + 1):
         nvls = nvlink * _NVLS_OF_LINKS[arch]
-    ends = {cluster.links[link].target.rpartition("/")[2] for link in rings.links} if len(per_node) > 1 else set()
+    several = cluster.distinct(rings.links) if len(per_node) > 1 else ()
+    ends = {cluster.links[link].target.rpartition("/")[2] for link in several}
     used = set(rings.links)  # the two directions of a link stand next to each other, the first at an even place
     port = _port_name(cluster) if len(per_node) > 1 else ""
     return Graph(

@@ -155,7 +155,7 @@ def _as_measured(cluster: Cluster, links: Iterable[int], rank: int) -> bool:
     usual = usual or link_type(_BRIDGE).bytes_per_s
     return all(
         abs(cluster.links[link].bytes_per_s / usual - 1) < _SAME_RATE
-        for link in links
+        for link in cluster.distinct(links)
         if cluster.links[link].kind == "nvlink"
     )
 
@@ -172,7 +172,7 @@ def staged(cluster: Cluster, links: Iterable[int]) -> bool:
     -------
     bool
     """
-    return any(cluster.links[link].kind == "host_memory" for link in links)
+    return any(cluster.links[link].kind == "host_memory" for link in cluster.distinct(links))
 
 
 def measured_send(system: str) -> Knee | None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simgpu.hardware.cluster import Cluster
 from simgpu.hardware.link import Route
+from simgpu.hardware.wiring import ClusterLinks
 from simgpu.program import Load, TransferCost
 
+_MANY: Final = 64  # loads from which arrays are faster than a loop
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Crossings:
     """How often equal shares of some bytes cross each link.
 
@@ -22,13 +28,13 @@ class Crossings:
         Parts that the bytes are cut in: channels, or halves of them.
     links : tuple of int
         Links used, ascending.
-    counts : tuple of tuple of int
-        For each link ``counts[i][s]`` is how often shares 0 to s cross it in all.
+    counts : (links, shares) int64
+        ``counts[i, s]`` is how often shares 0 to s cross the i-th link in all.
     """
 
     shares: int
     links: tuple[int, ...]
-    counts: tuple[tuple[int, ...], ...]
+    counts: NDArray[np.int64]
 
     def loads(self, bytes: int) -> dict[int, int]:
         """Bytes on each link.
@@ -41,12 +47,10 @@ class Crossings:
         {7: 101, 9: 100}
         """
         share, extra = divmod(bytes, self.shares)
-        loads = {}
-        for link, counts in zip(self.links, self.counts, strict=True):
-            load = share * counts[-1] + (counts[extra - 1] if extra else 0)
-            if load:
-                loads[link] = load
-        return loads
+        if not self.links:
+            return {}
+        loads = share * self.counts[:, -1] + (self.counts[:, extra - 1] if extra else 0)
+        return {link: load for link, load in zip(self.links, loads.tolist(), strict=True) if load}
 
 
 def crossings(shares: Iterable[Mapping[int, int]]) -> Crossings:
@@ -62,12 +66,12 @@ def crossings(shares: Iterable[Mapping[int, int]]) -> Crossings:
     Crossings
     """
     listed = list(shares)
-    links = sorted({link for share in listed for link in share})
-    return Crossings(
-        shares=len(listed),
-        links=tuple(links),
-        counts=tuple(tuple(accumulate(share.get(link, 0) for share in listed)) for link in links),
-    )
+    used = [np.fromiter(share.keys(), np.int64, len(share)) for share in listed]
+    links = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
+    counts = np.zeros((len(links), len(listed)), np.int64)
+    for number, (share, own) in enumerate(zip(listed, used, strict=True)):
+        counts[np.searchsorted(links, own), number] = np.fromiter(share.values(), np.int64, len(share))
+    return Crossings(shares=len(listed), links=tuple(links.tolist()), counts=counts.cumsum(axis=1))
 
 
 def loads_on(routes: Sequence[Route], bytes: int) -> dict[int, int]:
@@ -140,12 +144,37 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
         groups over one NIC each see the slower link behind it here, and are held by the NIC.
     """
     worst, name = (0.0, False), ""
+    if len(loads) > _MANY:
+        loads = _slowest_first(cluster, loads)
     for link in sorted(loads):
         found = cluster.links[link]
         weight = (loads[link] * 1e9 / found.bytes_per_s, found.kind == "network")
         if weight > worst:
             worst, name = weight, found.name
     return worst[0], name
+
+
+def _slowest_first(cluster: Cluster, loads: Mapping[int, int]) -> dict[int, int]:
+    """Keep, of the loads that take longest, the first one and the first one between nodes."""
+    links = np.fromiter(loads.keys(), np.int64, len(loads))
+    times = np.fromiter(loads.values(), np.float64, len(loads)) * 1e9 / _rates(cluster)[links]
+    slowest = np.sort(links[times == times.max()]).tolist()
+    between = next((link for link in slowest if cluster.in_network(link)), slowest[0])
+    return {link: loads[link] for link in (slowest[0], between)}
+
+
+def _rates(cluster: Cluster) -> NDArray[np.float64]:
+    """Bytes per second of every link, once for each cluster."""
+    found: NDArray[np.float64] | None = cluster.memo.get("rates")
+    if found is None:
+        links = cluster.links
+        if isinstance(links, ClusterLinks):
+            node = np.array([link.rates[0] for link in links.node], np.float64)
+            found = np.r_[np.tile(node, links.nodes), np.array([link.bytes_per_s for link in links.trunks], np.float64)]
+        else:
+            found = np.array([link.bytes_per_s for link in links], np.float64)
+        cluster.memo["rates"] = found
+    return found
 
 
 def transfer(
@@ -160,7 +189,8 @@ def transfer(
 ) -> TransferCost:
     """Make the record; the total is rounded once, so that more bytes are never faster.
 
-    The streaming part is rounded up: no link carries more than it can.
+    The streaming part is rounded up: no link carries more than it can. One shorter than a nanosecond, the clock's unit,
+    is latency: so few bytes (the sum of one number, such as the gradients' norm) share no bandwidth with anything.
 
     Parameters
     ----------
@@ -182,7 +212,7 @@ def transfer(
     >>> transfer({3: 8}, total_ns=10.6, stream_ns=4.2, algorithm="p2p", source="measured", bottleneck="").latency_ns
     6
     """
-    stream = math.ceil(stream_ns)
+    stream = math.ceil(stream_ns) if stream_ns >= 1 else 0
     return TransferCost(
         latency_ns=max(0, round(total_ns) - stream),
         stream_ns=stream,

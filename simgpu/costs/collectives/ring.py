@@ -54,7 +54,7 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int, requ
     rings = rings_of(cluster, ordered, members[0] if shape.rooted else None)
     loads = rings.loads(shape.hop_bytes(n, bytes))
     link_ns, bottleneck = slowest_link(cluster, loads)
-    inside_ns, _ = slowest_link(cluster, {link: loads[link] for link in loads if cluster.links[link].kind != "network"})
+    inside_ns, _ = slowest_link(cluster, {link: load for link, load in loads.items() if not cluster.in_network(link)})
     total_ns, stream_ns = ring_ns(
         graph_of(cluster, ordered), request.candidate(), shape, bytes, link_ns, inside_ns,
         rings.network_latency_ns, rings.channels,

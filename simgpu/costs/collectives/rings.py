@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
+
 from simgpu.costs.collectives.cycles import pack_cycles
+from simgpu.costs.collectives.equal_nodes import hops, in_each, same_in_each, summed
 from simgpu.costs.collectives.load import Crossings, crossings
 from simgpu.hardware.cluster import Cluster
 
@@ -98,8 +101,11 @@ def rings_of(cluster: Cluster, members: tuple[int, ...], root: int | None) -> Ri
 
 
 def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None) -> Rings:
-    orders = {node: orders_of(cluster, ranks) for node, ranks in by_node.items()}
     channels: list[_Channel] = []
+    if root is None and same_in_each(cluster, by_node):
+        channels = _around_equal(cluster, by_node)
+        return _rings(cluster, by_node, root, channels)
+    orders = {node: orders_of(cluster, ranks) for node, ranks in by_node.items()}
     if len(by_node) == 1:
         for order in next(iter(orders.values())):
             channel = _Channel()
@@ -112,6 +118,10 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
         fewest = min(len(found) for found in doors.values())
         flows = range(cluster.fabric.flows)
         channels = [_across(cluster, orders, doors, number, root, flow) for number in range(fewest) for flow in flows]
+    return _rings(cluster, by_node, root, channels)
+
+
+def _rings(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None, channels: list[_Channel]) -> Rings:
     return Rings(
         channels=len(channels) // (1 if len(by_node) == 1 else cluster.fabric.flows),
         way=_worst(way for channel in channels for way in channel.ways),
@@ -140,11 +150,59 @@ class _Channel:
         for link in links:
             self.counts[link] = self.counts.get(link, 0) + 1
 
+    def chain(self, cluster: Cluster, ranks: Sequence[int]) -> None:
+        """Cross the hops between neighbours of one node; those of equal nodes are looked up once."""
+        base = node_base(cluster, ranks[0])
+        key = ("chain", tuple(rank - base for rank in ranks))
+        found: _Channel | None = cluster.memo.get(key)
+        if found is None:
+            found = cluster.memo[key] = _Channel()
+            for a, b in pairwise(key[1]):
+                found.inside(cluster, a, b)
+        first = base // cluster.gpus_per_node * cluster.links_per_node
+        for link, times in found.counts.items():
+            self.counts[first + link] = self.counts.get(first + link, 0) + times
+        self.added_ns += found.added_ns
+        self.ways += found.ways
+
     def inside(self, cluster: Cluster, a: int, b: int) -> None:
         route = cluster.route(a, b)
         self.cross(route.links)
         self.added_ns.append(route.added_latency_ns)
         self.ways.append(way_of(cluster, a, b))
+
+
+def _around_equal(cluster: Cluster, by_node: Mapping[int, list[int]]) -> list[_Channel]:
+    """Channels over nodes of which each looks like the first: what `_across` gives, for all nodes at once."""
+    nodes = np.array(list(by_node), np.int64)
+    first = next(iter(by_node.items()))
+    ranks = tuple(rank - first[0] * cluster.gpus_per_node for rank in first[1])
+    orders, doors = orders_of(cluster, ranks), doors_of(cluster, ranks)
+    channels = []
+    for number, (nic, entry) in enumerate(doors):
+        inside, channel = _Channel(), _Channel()
+        chain = chain_from(cluster, orders[number % len(orders)], entry, nic)
+        inside.chain(cluster, chain)
+        leave = _leave(cluster, inside, chain, entry, nic)
+        links, channel.latency_ns = hops(cluster, nodes, np.roll(nodes, -1), (nic, entry), leave)
+        channel.counts = summed([in_each(cluster, nodes, inside.counts), (links, np.ones_like(links))])
+        channel.ways = [*inside.ways, "network"]
+        channel.added_ns = [len(nodes) * sum(inside.added_ns)]
+        channels.append(channel)
+    return channels
+
+
+def _leave(cluster: Cluster, channel: _Channel, chain: list[int], entry: int, nic: int) -> int:
+    """Rank that leaves a node: the last of the chain, or over NVLink the first, where that is nearer to the NIC."""
+    leave = chain[-1]
+    if (
+        leave != entry
+        and way_of(cluster, leave, entry) in ("direct", "switch")
+        and cluster.nic_distance(leave, nic) > cluster.nic_distance(entry, nic)
+    ):
+        channel.inside(cluster, leave, entry)
+        return entry
+    return leave
 
 
 def _across(
@@ -169,18 +227,10 @@ def _across(
     last_hop = (nodes[-1], nodes[0])
     for node, following in pairwise([*nodes, nodes[0]]):
         chain, (nic, entry), (next_nic, next_entry) = chains[node], doors[node][number], doors[following][number]
-        for a, b in pairwise(chain):
-            channel.inside(cluster, a, b)
+        channel.chain(cluster, chain)
         if root is not None and (node, following) == last_hop:
             break
-        leave = chain[-1]
-        if (
-            leave != entry
-            and way_of(cluster, leave, entry) in ("direct", "switch")
-            and cluster.nic_distance(leave, nic) > cluster.nic_distance(entry, nic)
-        ):
-            channel.inside(cluster, leave, entry)
-            leave = entry
+        leave = _leave(cluster, channel, chain, entry, nic)
         route = cluster.route_via(leave, nic, next_nic, next_entry, flow=flow)
         channel.cross(route.links)
         channel.ways.append("network")
@@ -188,16 +238,42 @@ def _across(
     return channel
 
 
+def node_base(cluster: Cluster, rank: int) -> int:
+    """First rank of a rank's node where all nodes are equal, so that they can be told by their places in it; else 0."""
+    return rank - cluster.local_rank(rank) if cluster.uniform else 0
+
+
 def doors_of(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Pairs of NIC and the first member that is nearest to it, by NIC."""
+    base = node_base(cluster, ranks[0])
+    if base:
+        return tuple((nic, base + rank) for nic, rank in _doors(cluster, tuple(rank - base for rank in ranks)))
+    return _doors(cluster, tuple(ranks))
+
+
+def _doors(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    key = ("doors", ranks)
+    known: tuple[tuple[int, int], ...] | None = cluster.memo.get(key)
+    if known is not None:
+        return known
     found: dict[int, int] = {}
     for rank in ranks:
         found.setdefault(cluster.nearest_nic(rank), rank)
-    return tuple(sorted(found.items()))
+    known = cluster.memo[key] = tuple(sorted(found.items()))
+    return known
 
 
 def chain_from(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> list[int]:
     """Members of one node from ``first`` on; the last one as near to the NIC as the links allow."""
+    base = node_base(cluster, first)
+    key = ("chain from", tuple(rank - base for rank in order), first - base, nic)
+    found: list[int] | None = cluster.memo.get(key)
+    if found is None:
+        found = cluster.memo[key] = _chain_from(cluster, key[1], key[2], nic)
+    return [base + rank for rank in found]
+
+
+def _chain_from(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -> list[int]:
     start = order.index(first)
     chain = [*order[start:], *order[:start]]
     if len(chain) < 3:
@@ -212,6 +288,15 @@ def chain_from(cluster: Cluster, order: tuple[int, ...], first: int, nic: int) -
 
 def orders_of(cluster: Cluster, ranks: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Cyclic orders of one node's members, one for each ring."""
+    base = node_base(cluster, ranks[0])
+    key = ("orders", tuple(rank - base for rank in ranks))
+    found: tuple[tuple[int, ...], ...] | None = cluster.memo.get(key)
+    if found is None:
+        found = cluster.memo[key] = _orders(cluster, key[1])
+    return tuple(tuple(base + rank for rank in order) for order in found) if base else found
+
+
+def _orders(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     if len(ranks) < 3:
         return (tuple(ranks),)
     room = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from simgpu.costs.collectives.double_tree import parents
+from simgpu.costs.collectives.equal_nodes import hops, in_each, same_in_each, summed
 from simgpu.costs.collectives.load import Crossings, crossings
 from simgpu.costs.collectives.node_links import by_node
-from simgpu.costs.collectives.rings import chain_from, doors_of, orders_of
+from simgpu.costs.collectives.rings import chain_from, doors_of, node_base, orders_of
 from simgpu.hardware.cluster import Cluster
 
 Door = tuple[int, int]  # NIC and the GPU near it
@@ -68,6 +72,8 @@ def trees_of(cluster: Cluster, members: tuple[int, ...]) -> Trees:
 
 
 def _lay_out(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
+    if same_in_each(cluster, nodes):
+        return _equal_trees(cluster, nodes)
     orders = {node: orders_of(cluster, ranks) for node, ranks in nodes.items()}
     if len(nodes) == 1:
         chains = [(list(order),) for order in next(iter(orders.values()))]
@@ -92,6 +98,35 @@ def _lay_out(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
     return _trees(cluster, several, edges)
 
 
+def _equal_trees(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
+    """Trees over nodes of which each looks like the first: what `_trees` gives, for all nodes at once."""
+    listed = np.array(list(nodes), np.int64)
+    first = next(iter(nodes.items()))
+    ranks = tuple(rank - first[0] * cluster.gpus_per_node for rank in first[1])
+    orders = orders_of(cluster, ranks)
+    inside: list[dict[int, int]] = []
+    across: list[dict[int, int]] = []
+    latency_ns = added_ns = 0
+    for number, (nic, near) in enumerate(doors_of(cluster, ranks)):
+        chain = chain_from(cluster, orders[number % len(orders)], near, nic)
+        links, added = _both_ways(cluster, tuple(chain))
+        added_ns = max(added_ns, added)
+        counts = summed([in_each(cluster, listed, Counter(links))])
+        for tree in parents(len(nodes)):
+            inside.append(counts)
+            child = np.array([node for node, up in enumerate(tree) if up >= 0], np.int64)
+            parent = np.array([up for up in tree if up >= 0], np.int64)
+            crossed = []
+            for source, target in ((child, parent), (parent, child)):
+                used, way_ns = hops(cluster, listed[source], listed[target], (nic, near))
+                crossed.append((used, np.ones_like(used)))
+                latency_ns = max(latency_ns, way_ns)
+            across.append(summed(crossed))
+    return Trees(
+        chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
+    )
+
+
 def _trees(
     cluster: Cluster, chains: Sequence[Sequence[list[int]]], edges: Sequence[Sequence[Sequence[tuple[Door, Door]]]]
 ) -> Trees:
@@ -101,11 +136,10 @@ def _trees(
     for number, nodes in enumerate(chains):
         counts: dict[int, int] = {}
         for chain in nodes:
-            added = 0
-            for a, b in pairwise(chain):
-                for route in (cluster.route(a, b), cluster.route(b, a)):
-                    _cross(counts, route.links)
-                    added += route.added_latency_ns
+            base = node_base(cluster, chain[0])
+            links, added = _both_ways(cluster, tuple(rank - base for rank in chain))
+            first = base // cluster.gpus_per_node * cluster.links_per_node
+            _cross(counts, (first + link for link in links))
             added_ns = max(added_ns, added)
         for tree in edges[number] or ((), ()):
             for flow in range(cluster.fabric.flows):
@@ -120,6 +154,17 @@ def _trees(
     return Trees(
         chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
     )
+
+
+def _both_ways(cluster: Cluster, chain: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Links up and down a chain within a node, and what they take longer than their types do."""
+    key = ("chain both ways", chain)
+    found: tuple[tuple[int, ...], int] | None = cluster.memo.get(key)
+    if found is None:
+        routes = [cluster.route(*ends) for a, b in pairwise(chain) for ends in ((a, b), (b, a))]
+        links = tuple(link for route in routes for link in route.links)
+        found = cluster.memo[key] = (links, sum(route.added_latency_ns for route in routes))
+    return found
 
 
 def _cross(counts: dict[int, int], links: Iterable[int]) -> None:

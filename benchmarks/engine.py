@@ -1,0 +1,158 @@
+"""What a simulation costs: the engine as multiples of bare SimPy, fold, build, memory, and growth with the cluster.
+
+One command, everything measured in one run: ``python benchmarks/engine.py``. Times are CPU seconds of one core.
+"""
+
+import gc
+import multiprocessing
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import simpy
+
+TRAINING = {"sequence_length": 8192, "micro_batch_size": 1, "gradient_accumulation": 16, "precision": "bf16"}
+LLAMA = {
+    "name": "Llama-3.1-405B",
+    "model": "llama-3.1-405b",
+    "cluster": {"topology": "dgx-h100"},
+    "training": TRAINING,
+    "software": "te",
+}
+OVERLAPPED = {"data_parallel": "distributed_optimizer", "sequence_parallel": True}
+BUCKETS = {"overlap_grad_reduce": True, "overlap_param_gather": True}
+LAYERS = [7] + [8] * 14 + [7]
+GPUS = (8, 128, 1024, 4096, 16384)
+TIMEOUTS = 200_000
+PROCESSES = 1000
+
+
+def llama(gpus, *, overlap=True, microbatches=16):
+    """405B on so many GPUs: tp 8, from 128 on pp 16, the rest data parallel."""
+    pp = 16 if gpus >= 128 else 1
+    dp = gpus // (8 * pp)
+    return {
+        **LLAMA,
+        "training": {**TRAINING, "gradient_accumulation": microbatches},
+        "cluster": {"topology": "dgx-h100", "nodes": gpus // 8, "gpus": gpus},
+        "parallel": {"tp": 8, "pp": pp, "dp": dp}
+        | ({"layers_per_stage": LAYERS} if pp > 1 else {})
+        | ((OVERLAPPED if overlap else {"data_parallel": "ddp"}) if dp > 1 else {}),
+        **({"distributed_optimizer": BUCKETS} if overlap and dp > 1 else {}),
+        **({} if overlap or dp == 1 else {"ddp": {"bucket_cap_mb": 1_000_000}}),
+    }
+
+
+CASES = {
+    "undisturbed: 128 GPUs, folded": (llama(128, overlap=False), True),
+    "disturbed: 16,384 GPUs, folded": (llama(16384), True),
+    "256 GPUs unfolded, 2 micro-batches": (llama(256, microbatches=2), False),
+    **{f"{gpus:,} GPUs, folded": (llama(gpus), True) for gpus in GPUS},
+}
+
+
+def bare_timeout_us():
+    """CPU microseconds of one ``yield env.timeout`` with 1,000 processes."""
+
+    def process(env):
+        for number in range(TIMEOUTS // PROCESSES):
+            yield env.timeout(1 + number % 3)
+
+    env = simpy.Environment()
+    for _ in range(PROCESSES):
+        env.process(process(env))
+    begin = time.process_time()
+    env.run()
+    return (time.process_time() - begin) / TIMEOUTS * 1e6
+
+
+def kernels_of(program, steps):
+    """Kernels and communication kernels that a play of so many steps simulates."""
+    from simgpu.program import Collective, Compute, Recv, Send
+
+    def count(role):
+        items = [item for stream in role.streams.values() for item in stream]
+        ran = sum(len(item.kernels) for item in items if isinstance(item, Compute))
+        return ran + sum(isinstance(item, Collective | Send | Recv) for item in items)
+
+    each = [count(role) for role in program.roles]
+    return steps * sum(each[rank.role] for rank in program.ranks)
+
+
+def measure(name):
+    """Times of one case, in a process of its own."""
+    from simpy import Environment
+
+    from simgpu.api import facts
+    from simgpu.config import load_cases
+    from simgpu.engine import play
+    from simgpu.fold import fold
+    from simgpu.metrics.summary import summarize
+    from simgpu.pricing import lower_case, op_prices
+
+    events = [0]
+    step = Environment.step
+
+    def counted(env):
+        events[0] += 1
+        step(env)
+
+    scenario, folded = CASES[name]
+    clock = time.process_time
+    begin = clock()
+    (case,) = load_cases(scenario)
+    loaded = clock()
+    whole = lower_case(case, op_prices(case))
+    lowered = clock()
+    program = fold(whole) if folded else whole
+    partitioned = clock()
+    gc.collect()
+    ready = clock()
+    timeline = play(program)
+    played = clock()
+    summarize(timeline, facts(case))
+    end = clock()
+    Environment.step = counted
+    play(program)
+    return {
+        "bare": bare_timeout_us(),
+        "load": loaded - begin,
+        "build": lowered - loaded,
+        "fold": partitioned - lowered,
+        "play": played - ready,
+        "report": end - played,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "classes": len(program.ranks),
+        "kernels": kernels_of(program, len(timeline.step_ends_ns)),
+        "events": events[0],
+        "step": timeline.window_ns[1] - timeline.window_ns[0],
+    }
+
+
+def main():
+    found = {}
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        for name in CASES:
+            found[name] = pool.submit(measure, name).result()
+            row = found[name]
+            print(f"{name}: step {row['step'] / 1e9:.3f} s", flush=True)
+    head = ("timeout", "kernels", "us each", "x bare", "events", "us each", "x bare")
+    print(f"\n{'':36}" + "".join(f" {word:>8}" for word in head))
+    for name, row in found.items():
+        kernel, event = (row["play"] / row[what] * 1e6 for what in ("kernels", "events"))
+        print(
+            f"{name:36} {row['bare']:8.2f} {row['kernels']:8,} {kernel:8.2f} {kernel / row['bare']:8.2f} "
+            f"{row['events']:8,} {event:8.2f} {event / row['bare']:8.2f}"
+        )
+    parts = ("load", "build", "fold", "play", "report")
+    print(f"\n{'':36}" + "".join(f" {part + ' s':>8}" for part in (*parts, "all")) + f" {'MB':>6} {'classes':>8}")
+    for name, row in found.items():
+        times = [row[part] for part in parts]
+        each = "".join(f" {seconds:8.2f}" for seconds in (*times, sum(times)))
+        print(f"{name:36}{each} {row['memory']:6.0f} {row['classes']:8}")
+    small, large = (found[f"{gpus:,} GPUs, folded"]["play"] for gpus in (1024, 16384))
+    print(f"\nengine time from 1,024 to 16,384 GPUs: x {large / small:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The joint graph of a Program: its ranks, groups and links, and who sees whom, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simgpu.costs.transfers import ProgramLinks
+from simgpu.fold.refinement import Int64, is_equitable, refine
+from simgpu.hardware.wiring import ClusterLinks
+from simgpu.lower.placed import PlacedTransfers
+from simgpu.program import Program, TransferCost, TransferKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loading:
+    """Groups that load links alike: ``links[i]`` are those of the i-th, and ``rows`` says what is put on each.
+
+    A row lists (place of the transfer among the group's, bytes, count); only transfers that take bandwidth are listed.
+    """
+
+    groups: Int64
+    links: Int64
+    rows: tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Partition:
+    """Classes of ranks, groups and links: the coarsest equitable partition."""
+
+    ranks: Int64
+    groups: Int64
+    links: Int64  # of the links in ``used``
+    used: Int64
+
+
+def partition(
+    program: Program, loadings: Sequence[Loading], costs: Sequence[dict[TransferKey, TransferCost]]
+) -> Partition | None:
+    """Find which ranks, groups and links are alike.
+
+    A transfer is no vertex: it is its group's, so what it does is part of the group's colour and of the labels with
+    which the group sees links.
+
+    Parameters
+    ----------
+    program : Program
+    loadings : sequence of Loading
+    costs : sequence of dict
+        Of each group, whatever the links.
+
+    Returns
+    -------
+    Partition or None
+        None when the partition is not equitable (a hash collision).
+    """
+    n_ranks, n_groups = len(program.ranks), len(program.groups)
+    priced: dict[int, Hashable] = {}  # by identity: alike groups share their costs
+    colours: list[Hashable] = [("rank", rank.role, rank.count) for rank in program.ranks]
+    for group, own in zip(program.groups, costs, strict=True):
+        if id(own) not in priced:
+            priced[id(own)] = tuple(
+                (key, cost.latency_ns, cost.stream_ns, cost.algorithm, cost.disturbance) for key, cost in own.items()
+            )
+        colours.append(("group", group.communicator, len(group.members), priced[id(own)]))
+    used = np.unique(np.concatenate([loading.links.ravel() for loading in loadings] or [np.zeros(0, np.int64)]))
+    link_colours = _link_colours(program, used)
+    colour = np.r_[_numbered(colours), link_colours + len(colours)]
+
+    sizes = [len(group.members) for group in program.groups]
+    source = [np.fromiter((m for group in program.groups for m in group.members), np.int64, sum(sizes))]
+    target = [n_ranks + np.repeat(np.arange(n_groups), sizes)]
+    names = _numbered([group.communicator for group in program.groups])
+    label = [np.repeat(names, sizes)]
+    labels: dict[Hashable, int] = {}
+    for loading in loadings:
+        rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)
+        source.append(np.repeat(n_ranks + loading.groups, len(rows)))
+        target.append(n_ranks + n_groups + np.searchsorted(used, loading.links.ravel()))
+        label.append(len(program.groups) + np.tile(rows, len(loading.groups)))
+    a, b, c = np.concatenate(source), np.concatenate(target), 2 * np.concatenate(label)  # even one way, odd the other
+    both_ways = np.r_[a, b], np.r_[b, a], np.r_[c, c + 1]
+    found = refine(colour, *both_ways)
+    if not is_equitable(found, *both_ways):
+        return None
+    ends = n_ranks, n_ranks + n_groups
+    return Partition(ranks=found[: ends[0]], groups=found[ends[0] : ends[1]], links=found[ends[1] :], used=used)
+
+
+def loadings_of(program: Program) -> tuple[list[Loading], list[dict[TransferKey, TransferCost]]]:
+    """List who loads which links, and what each group's transfers cost.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    list of Loading
+    list of dict
+        One for each group.
+    """
+    transfers = program.transfers
+    if isinstance(transfers, PlacedTransfers):
+        placed = []
+        costs: list[dict[TransferKey, TransferCost]] = [{} for _ in program.groups]
+        for kind in transfers.kinds:
+            flows = [place for place, cost in enumerate(kind.costs.values()) if cost.stream_ns]
+            loaded = np.flatnonzero(kind.bytes[:, flows].any(axis=1)) if flows else np.zeros(0, np.int64)
+            sizes = kind.bytes[:, flows]
+            rows = tuple(
+                tuple((place, size, 1) for place, size in zip(flows, sizes[row].tolist(), strict=True) if size)
+                for row in loaded.tolist()
+            )
+            placed.append(Loading(groups=np.array(kind.groups, np.int64), links=kind.links[:, loaded], rows=rows))
+            for group in kind.groups:
+                costs[group] = kind.costs
+        return placed, costs
+    by_group: list[dict[TransferKey, TransferCost]] = [{} for _ in program.groups]
+    for (index, key), cost in transfers.items():
+        by_group[index][key] = cost
+    return [_loading(index, own) for index, own in enumerate(by_group)], by_group
+
+
+def _loading(index: int, costs: dict[TransferKey, TransferCost]) -> Loading:
+    rows: dict[int, list[tuple[int, int, int]]] = {}
+    for place, cost in enumerate(costs.values()):
+        for load in cost.loads if cost.stream_ns else ():
+            rows.setdefault(load.link, []).append((place, load.bytes, load.count))
+    links = np.array(list(rows), np.int64).reshape(1, -1)
+    return Loading(groups=np.array([index], np.int64), links=links, rows=tuple(map(tuple, rows.values())))
+
+
+def _link_colours(program: Program, used: Int64) -> Int64:
+    """Return one colour per kind and capacity of a link; links of equal nodes are looked at once."""
+    links = program.links
+    own = links.cluster.links if isinstance(links, ProgramLinks) else None
+    alike = [own.first_alike(link) for link in used.tolist()] if isinstance(own, ClusterLinks) else used.tolist()
+    colours = {link: (links[link].kind, links[link].bytes_per_s) for link in dict.fromkeys(alike)}
+    return _numbered([colours[link] for link in alike])
+
+
+def _numbered(values: Iterable[Hashable]) -> Int64:
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
