@@ -54,8 +54,8 @@ def evaluate(folder):
     for name in TABLES:
         table = read_collective_table(Path(folder) / name)
         usual = price_table(table.rows, table.skipped)
-        skipped.update((each.series, each.reason) for each in usual.skipped)
-        seen |= {one.measured.series for one in usual.priced} | {each.series for each in usual.skipped}
+        skipped.update((each.id, each.reason) for each in usual.skipped)
+        seen |= {one.measured.series for one in usual.priced} | {each.id for each in usual.skipped}
         withheld = price_table(table.rows, measured=False)
         for one in large(withheld.priced):
             (groups[CONSTRUCTED] if healthy(status, one) else apart).append(one)

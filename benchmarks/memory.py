@@ -7,23 +7,28 @@ FOLDER (default ../shared/truth) holds ``b200_step_time_memory.csv`` and ``memor
 The B200 rows are ``torch.cuda.max_memory_allocated`` of Megatron-LM core with Transformer Engine
 (MooreThreads/SimuMax): the peak of the fullest rank, without CUDA context and communication buffers.
 
-The profiles are those of PKU-DAIR/Hetu-Galvatron: what a rank holds between steps, and how much more at a step's peak.
-Every module, embedding and head included, is an FSDP unit, gathered when its turn comes, with states over all
-data-parallel ranks; a rank's sequences are one micro-batch; the loss writes the gradient of the logits beside them;
-linear layers are Megatron's. The sequence is 4096: so upstream names these rows, and so many activations they hold
-(column ``seq`` says 2048). Rows without ``vtp`` at tp above 1 mix two layouts, blocks split over tp and vocabulary
-layers not, which SimGPU does not simulate: their states, which are the same, are compared, and their peaks are not.
+The profiles are those of PKU-DAIR/Hetu-Galvatron: what a rank holds after backward, gradients included, and how much
+more at the peak of the step. ``zero_grad`` has dropped the gradients when the step begins, so part of that peak is
+theirs. Every module, embedding, final norm and head included, is a unit of FSDP 1 with its default prefetch, with
+states over all data-parallel ranks; a rank's sequences are one micro-batch; layers are Megatron's, of its time before
+Transformer Engine, the loss runs in bf16 (``entropy_in_fp32`` off), and checkpoints are re-entrant (galvatron/core/
+profiler.py, parallel.py and models/llama_hf). The sequence is 4096: so upstream names these rows, and so many
+activations they hold (column ``seq`` says 2048). Rows without ``vtp`` at tp above 1 mix two layouts, blocks split over
+tp and vocabulary layers not, which SimGPU does not simulate: their states, which are the same, are compared, and their peaks are not.
 """
 
 import csv
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from simgpu.api import play_case
 from simgpu.config import load_cases
+from simgpu.lower.gradients import GRADIENTS
 from simgpu.metrics.memory import allowances, memory_use
+from simgpu.program import Alloc
 
 HERE = Path(__file__).parent
 GIB, MIB = 1 << 30, 1 << 20
@@ -88,6 +93,13 @@ def allocated(timeline, rank):
     return allowances(use.at_peak_bytes).allocated_bytes, allowances(resident).allocated_bytes
 
 
+def gradients_made(timeline, rank):
+    """Bytes of the gradients that a step makes and drops."""
+    role = timeline.program.roles[timeline.program.ranks[rank].role]
+    made = (instruction for stream in role.streams.values() for instruction in stream if isinstance(instruction, Alloc))
+    return sum(taken.bytes for taken in made if taken.category == GRADIENTS)
+
+
 def b200_model(row, folder):
     """The model of a row: its sizes, or a Hugging Face config of DeepSeek with the layers cut to the row's."""
     sizes = {name: int(row[name]) for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")}
@@ -136,7 +148,7 @@ def profile_case(row):
             "name": row["id"],
             "model": {"layers": int(row["layers"]), **LLAMA_7B},
             "cluster": {"topology": "dgx-a100", "gpus": 8},
-            "software": {"preset": "compile", "host_issue_ns": 0},
+            "software": {"preset": "flash", "host_issue_ns": 0},
             "training": {
                 "sequence_length": PROFILED_SEQUENCE,
                 "micro_batch_size": batch // dp,
@@ -148,12 +160,12 @@ def profile_case(row):
                 "tp": tp,
                 "pp": pp,
                 "sequence_parallel": tp > 1,
-                "data_parallel": "fsdp1" if dp > 1 else "none",
+                "data_parallel": "fsdp1",
             },
-            **({"fsdp": {"wrap_embedding_and_head": True, "backward_prefetch": "no_prefetch"}} if dp > 1 else {}),
+            "fsdp": {"wrap_embedding_and_head": True},
         }
     )
-    return case
+    return replace(case, software=replace(case.software, half_precision_loss=True, sequence_first=True))
 
 
 def comparable(row):
@@ -182,6 +194,7 @@ def profiles(folder):
         timeline = play_case(profile_case(row))
         rank = 0 if row["rank"] == "0" else len(timeline.program.ranks) - 1
         peak, held = allocated(timeline, rank)
+        held += gradients_made(timeline, rank)
         states.append((row["id"], held / MIB, float(row["model_states_mb"])))
         if comparable(row):
             peaks.append((row["id"], (peak - held) / MIB, float(row["activation_peak_mb"])))

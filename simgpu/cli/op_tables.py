@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from simgpu.costs.origin import MEANING
-from simgpu.hardware.gpu import gpu as catalogued
 from simgpu.metrics.mean_errors import mean_errors
 from simgpu.units import format_bytes, format_time
 from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound
@@ -114,20 +113,6 @@ def shape_text(op: Op) -> str:
     return "-"
 
 
-def _operating_points(found: OpErrors) -> list[str]:
-    """Say which rows were priced at the matrix rate of the machine that a table comes from."""
-    counts: dict[tuple[str, float], int] = {}
-    for row in found.priced:
-        gpu = row.measured.gpu
-        if gpu.gemm_tflops != catalogued(gpu.name).gemm_tflops:
-            counts[gpu.name, gpu.gemm_tflops] = counts.get((gpu.name, gpu.gemm_tflops), 0) + 1
-    return [
-        f"{n} rows of {name} are priced at {rate:.0f} TFLOP/s, which their machine held, instead of the catalogue's "
-        f"{catalogued(name).gemm_tflops:.0f} (simgpu/data/operating_points.csv)"
-        for (name, rate), n in counts.items()
-    ]
-
-
 def print_op_errors(found: OpErrors, console: Console) -> None:
     """Print errors by device and op, in total, the worst rows, and what was skipped.
 
@@ -138,23 +123,28 @@ def print_op_errors(found: OpErrors, console: Console) -> None:
     """
     if found.groups:
         table = Table(title="Predicted against measured time; bias above 0: predicted too slow", title_justify="left")
+        moved = any(one.rate.products for one in found.groups)
         table.add_column("gpu", no_wrap=True)
         table.add_column("op", no_wrap=True)
-        table.add_column("device rate", no_wrap=True)
-        for name in ("rows", "MAPE", "bias"):
+        table.add_column("TFLOP/s", justify="right", no_wrap=True)
+        table.add_column("that rate is", overflow="fold")
+        for name in ("rows", "MAPE", "bias", *(("MAPE, catalogue",) if moved else ())):
             table.add_column(name, justify="right", no_wrap=True)
         for one in found.groups:
-            table.add_row(one.gpu, one.op, MEANING[one.flag], *_cells(one.n, one.mape, one.bias))
+            rate = one.rate
+            why = rate.why if rate.products else f"{rate.why}, {MEANING[rate.gpu.rate_flag]}"
+            cells = [*_cells(one.n, one.mape, one.bias), *([f"{one.catalogue_mape:.1%}"] if moved else [])]
+            table.add_row(rate.gpu.name, one.op, f"{rate.tflops:.0f}", why, *cells)
         table.add_section()
         own = [row for row in found.priced if row.measured.gpu.rate_flag in _OWN_RATES]
         rest = [row for row in found.priced if row.measured.gpu.rate_flag not in _OWN_RATES]
         if own and rest:
-            table.add_row("rates measured or scaled", "", "", *_cells(*mean_errors(own)))
-            table.add_row("rates derived or assumed", "", "", *_cells(*mean_errors(rest)))
-        table.add_row("all", "", "", *_cells(*mean_errors(found.priced)))
+            table.add_row("rates measured or scaled", "", "", "", *_cells(*mean_errors(own)))
+            table.add_row("rates derived or assumed", "", "", "", *_cells(*mean_errors(rest)))
+        table.add_row("all", "", "", "", *_cells(*mean_errors(found.priced)))
         console.print(table)
-        for note in _operating_points(found):
-            console.print(note, markup=False)
+        if moved:
+            console.print("16-bit matrix rates; --rates sustained prices every row at the catalogue's.", markup=False)
         worst = Table(title=f"The worst {min(_WORST, len(found.priced))}", title_justify="left")
         worst.add_column("id", overflow="fold")
         worst.add_column("shape", overflow="fold")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +30,8 @@ class OneOp:
     dtype: str = "bf16"
     causal: bool = True
     backward: bool = False
-    rates: str = "sustained"
-    power_cap_w: float | None = None
+    rates: str | None = None
+    power_cap: str | None = None
 
 
 def ops_command(
@@ -61,9 +61,10 @@ def ops_command(
         Before anything is written.
     """
     if table is not None:
-        if scenario is not None or one != OneOp() or overrides or csv is not None:
-            raise DestinationError("--table takes everything from its file; fix: give it no other option but --json")
-        _table_command(table, json=json)
+        if scenario is not None or replace(one, rates=None) != OneOp() or overrides or csv is not None:
+            problem = "--table takes everything else from its file"
+            raise DestinationError(f"{problem}; fix: give it no other option but --rates and --json")
+        _table_command(table, rates=one.rates or "machine", json=json)
     elif scenario is not None:
         if one != OneOp():
             problem = "its GPUs and ops are its own"
@@ -95,6 +96,7 @@ def _scenario_command(scenario: str, *, overrides: Sequence[str], csv: str | Non
 
 def _one_command(one: OneOp, *, csv: str | None, json: str | None) -> None:
     from simgpu.cli.op_tables import row_table
+    from simgpu.config.op_request import parse_power_cap
     from simgpu.metrics.op_row import row_to_json
     from simgpu.pricing import one_op
 
@@ -108,8 +110,8 @@ def _one_command(one: OneOp, *, csv: str | None, json: str | None) -> None:
         dtype=one.dtype,
         causal=one.causal,
         backward=one.backward,
-        rates=one.rates,
-        power_cap_w=one.power_cap_w,
+        rates=one.rates or "sustained",
+        power_cap_w=None if one.power_cap is None else parse_power_cap(one.power_cap),
     )
     _write_csv(csv_path, ((device, row) for row in rows))
     text = _json({"schema": _SCHEMA, "gpu": device, "rows": [row_to_json(row) for row in rows]}, destination)
@@ -118,14 +120,14 @@ def _one_command(one: OneOp, *, csv: str | None, json: str | None) -> None:
     _print_end(console, csv_path, text)
 
 
-def _table_command(table: str, *, json: str | None) -> None:
+def _table_command(table: str, *, rates: str, json: str | None) -> None:
     from simgpu.cli.op_tables import print_op_errors
     from simgpu.metrics.op_errors import op_errors_to_json
     from simgpu.pricing import op_table
 
     path = user_path(table)
     destination = choose_destination(stem="", html=None, no_html=True, json=json, inputs=[path])
-    found = op_table(path)
+    found = op_table(path, rates=rates)
     text = _json(op_errors_to_json(found), destination)
     print_op_errors(found, destination.console())
     if text is not None:

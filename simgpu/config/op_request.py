@@ -8,10 +8,12 @@ from typing import Final
 
 from simgpu.config.near import did_you_mean
 from simgpu.config.op_cells import LARGEST
+from simgpu.config.power import parse_watts
 from simgpu.costs.choice import OpCosts
 from simgpu.dtypes import DType
 from simgpu.errors import Issue, ScenarioError, TopologyError
 from simgpu.hardware.gpu import Gpu
+from simgpu.units import QuantityError
 from simgpu.workload.op import Attention, Gemm
 
 GEMM: Final = ("M", "N", "K")
@@ -114,6 +116,35 @@ def request_device(gpu: Gpu, *, rates: str = "sustained", power_cap_w: float | N
         capped = power_cap_w is not None and rates.lower() == "sustained"
         field, value = ("--power-cap", f"{power_cap_w:g}") if capped else ("--rates", rates)
         raise ScenarioError([Issue(field=field, value=value, problem=problem, allowed=allowed)]) from None
+
+
+def parse_power_cap(text: str) -> float:
+    """Read the power limit of an option.
+
+    Parameters
+    ----------
+    text : str
+        ``400``, ``400 W`` or ``0.4 kW``.
+
+    Returns
+    -------
+    float, W
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> parse_power_cap("400 W")
+    400.0
+    """
+    try:
+        return parse_watts(text)
+    except QuantityError as error:
+        raise ScenarioError(
+            [Issue(field="--power-cap", value=text, problem=error.problem, allowed=error.allowed)]
+        ) from None
 
 
 def check_format(gpu: Gpu, op: Gemm | Attention) -> None:

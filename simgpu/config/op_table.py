@@ -10,17 +10,19 @@ from typing import Any, Final
 from simgpu.config.gpu_name import find_gpu
 from simgpu.config.near import did_you_mean
 from simgpu.config.op_cells import OpCells, SkippedError
+from simgpu.config.published_layers import MeasuredLayer
 from simgpu.config.published_ops import PUBLISHED
 from simgpu.costs.gemm import LAYOUTS
 from simgpu.costs.memory_bound import PATTERN_RATE
-from simgpu.costs.op_shape import KINDS, OpShape, kind_of, shape_fields, shape_of, shape_values
+from simgpu.costs.op_shape import KINDS, OP_CLASSES, OpShape, kind_of, shape_fields, shape_of, shape_values
 from simgpu.costs.table import MeasuredTable
 from simgpu.dtypes import DType
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.gpu import Gpu
 from simgpu.io.op_table import FORMATS, OWN, OpTableFile, read_op_table_file
-from simgpu.metrics.op_errors import MeasuredOps, SkippedOps
+from simgpu.metrics.op_errors import MeasuredOps
 from simgpu.metrics.op_row import OpRow
+from simgpu.metrics.set_aside import Skipped
 from simgpu.workload.op import MemoryBound, Op
 
 COLUMNS: Final = (
@@ -35,10 +37,14 @@ COLUMNS: Final = (
 )
 """Columns that SimGPU writes; docs/ops.md describes them. ``kind``, ``time_us`` and the kind's sizes are needed."""
 
+OWN_WORDS: Final = ("id", "notes", "source")
+"""Columns that people may add to them for themselves."""
+
 _NOT_FILLED_IN: Final = "time is not filled in"
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "layout": LAYOUTS,
     "pattern": tuple(PATTERN_RATE),
+    "op_class": OP_CLASSES,
     "dtype": tuple(dtype.value for dtype in DType),
 }
 
@@ -52,13 +58,16 @@ class OpTable:
     source : str
     rows : tuple of MeasuredOps
         What can be priced.
-    skipped : tuple of SkippedOps
+    layers : tuple of MeasuredLayer
+        What must be played to be priced.
+    skipped : tuple of Skipped
         One for every other row.
     """
 
     source: str
     rows: tuple[MeasuredOps, ...]
-    skipped: tuple[SkippedOps, ...]
+    layers: tuple[MeasuredLayer, ...]
+    skipped: tuple[Skipped, ...]
 
 
 def read_op_table(path: Path) -> OpTable:
@@ -79,9 +88,9 @@ def read_op_table(path: Path) -> OpTable:
         With every cell that cannot be read.
     """
     file = read_op_table_file(path)
-    cells = OpCells(source=file.csv.source)
-    rows: list[MeasuredOps] = []
-    skipped: list[SkippedOps] = []
+    cells = OpCells(source=file.csv.source, issues=_unknown_columns(file))
+    rows: list[MeasuredOps | MeasuredLayer] = []
+    skipped: list[Skipped] = []
     for mapping, line in zip(file.csv.rows, file.csv.lines, strict=True):
         cells.turn_to(mapping, line)
         name = _id(file, mapping, line)
@@ -92,10 +101,15 @@ def read_op_table(path: Path) -> OpTable:
                 rows += PUBLISHED[file.format](cells, name)
         except SkippedError as why:
             empty = str(why) == _NOT_FILLED_IN  # said once, not for every row
-            skipped.append(SkippedOps(id=file.csv.source if empty else name, reason=str(why)))
+            skipped.append(Skipped(id=file.csv.source if empty else name, reason=str(why)))
     if cells.issues:
         raise ScenarioError(cells.issues)
-    return OpTable(source=file.csv.source, rows=tuple(rows), skipped=tuple(skipped))
+    return OpTable(
+        source=file.csv.source,
+        rows=tuple(row for row in rows if isinstance(row, MeasuredOps)),
+        layers=tuple(row for row in rows if isinstance(row, MeasuredLayer)),
+        skipped=tuple(skipped),
+    )
 
 
 def scenario_table(path: Path, name: str, gpu: Gpu) -> MeasuredTable:
@@ -129,7 +143,7 @@ def scenario_table(path: Path, name: str, gpu: Gpu) -> MeasuredTable:
             fix="let simgpu ops SCENARIO --csv write one to fill in",
         )  # fmt: skip
         raise ScenarioError([issue])
-    cells = OpCells(source=file.csv.source)
+    cells = OpCells(source=file.csv.source, issues=_unknown_columns(file))
     found: list[tuple[Op, float]] = []
     for mapping, line in zip(file.csv.rows, file.csv.lines, strict=True):
         cells.turn_to(mapping, line)
@@ -168,6 +182,21 @@ def export_rows(rows: Iterable[tuple[str, OpRow]]) -> Iterator[dict[str, Any]]:
             "kind": kind, "op": row.op.name, **shape_values(row.op), "gpu": device, "time_us": row.time_ns / 1e3,
             "model_us": None if measured else row.time_ns / 1e3, "unit": row.unit, "phase": row.phase,
         }  # fmt: skip
+
+
+def _unknown_columns(file: OpTableFile) -> list[Issue]:
+    """Say which columns of SimGPU's own format mean nothing: a misspelt one would silently leave its default."""
+    if file.format != OWN:
+        return []
+    known = (*COLUMNS, *OWN_WORDS)
+    return [
+        Issue(
+            field=column, problem="is no column of such a table", allowed=", ".join(known),
+            fix=did_you_mean(column, known) or "leave it out, or call it notes", file=file.csv.source, line=1,
+        )
+        for column in file.csv.header
+        if column and column not in known
+    ]  # fmt: skip
 
 
 def _own_row(cells: OpCells, name: str) -> MeasuredOps:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from simgpu.config.gpu_name import measured_gpu
 from simgpu.config.op_cells import OpCells, SkippedError
-from simgpu.config.published_layers import layer_rows
+from simgpu.config.published_layers import MeasuredLayer, layer_rows
 from simgpu.costs.attention_kernel import attention_kernel
-from simgpu.costs.operating_point import operating_point
 from simgpu.dtypes import DType
 from simgpu.hardware.gpu import Gpu
 from simgpu.metrics.op_errors import MeasuredOps
@@ -19,13 +18,12 @@ from simgpu.workload.op import Attention, Gemm, GroupedGemm, Op
 _FIGURE: Final = re.compile(r"total tokens (\d+)k per batch, hidden (\d+)")
 _BATCHED: Final = re.compile(r"batched, batch (\d+)")
 _GROUPS: Final = re.compile(r"(\d+) groups, m per group")
-_EFFICIENCY_SOURCE: Final = "MooreThreads/SimuMax"  # who writes tables of efficiencies; they do not say so
 # What tables call implementations, and what SimGPU does; PyTorch's own ("Standard") is no one kernel.
 _KERNELS: Final[Mapping[str, str]] = {
     "FlashAttention": "flash-1",
     "FlashAttention-2": "flash-2",
     "FlashAttention-3": "flash-3",
-    "FlashAttention Triton": "triton",
+    "FlashAttention Triton": "triton-2023",
     "Triton": "triton",
     "cuDNN": "cudnn",
     "xformers": "memory-efficient",
@@ -34,7 +32,7 @@ _KERNELS: Final[Mapping[str, str]] = {
 
 def _gemm(cells: OpCells, name: str) -> list[MeasuredOps]:
     """``gpu dtype m n k time_us [tflops notes]``: one product, batched or grouped where the notes say so."""
-    gpu, dtype = operating_point(_gpu(cells), cells.text("source")), cells.dtype("dtype")
+    gpu, dtype = _gpu(cells), cells.dtype("dtype")
     m, n, k = (cells.whole(column) for column in ("m", "n", "k"))
     if m is None or n is None or k is None:
         raise SkippedError("shape is unstated: m, n or k is missing")
@@ -53,7 +51,7 @@ def _gemm(cells: OpCells, name: str) -> list[MeasuredOps]:
 
 def _matmul(cells: OpCells, name: str) -> list[MeasuredOps]:
     """``gpu op peak_tflops efficiency b m k n layout accumulate out_dtype``: rates relative to a peak."""
-    gpu = operating_point(_gpu(cells), _EFFICIENCY_SOURCE)
+    gpu = _gpu(cells)
     b, m, n, k = (cells.whole(column) for column in ("b", "m", "n", "k"))
     layout, accumulate = cells.word("layout", ("tn", "nn", "nt")), cells.flag("accumulate")
     if b is None or m is None or n is None or k is None or layout is None:
@@ -65,7 +63,7 @@ def _matmul(cells: OpCells, name: str) -> list[MeasuredOps]:
 
 def _grouped(cells: OpCells, name: str) -> list[MeasuredOps]:
     """``gpu peak_tflops efficiency ng M N K stage accumulate main_grad_dtype``: M rows per group, forward's N and K."""
-    gpu, dtype = operating_point(_gpu(cells), _EFFICIENCY_SOURCE), cells.dtype("dtype")
+    gpu, dtype = _gpu(cells), cells.dtype("dtype")
     groups, m, n, k = (cells.whole(column) for column in ("ng", "M", "N", "K"))
     stage = cells.word("stage", ("fwd", "bwd_grad_act", "bwd_grad_w"))
     if groups is None or m is None or n is None or k is None or stage is None:
@@ -164,7 +162,7 @@ def _row(name: str, gpu: Gpu, op: Op, time_ns: float) -> MeasuredOps:
     return MeasuredOps(id=name, gpu=gpu, group=group, ops=(op,), time_ns=time_ns)
 
 
-PUBLISHED: Final[Mapping[str, Callable[[OpCells, str], list[MeasuredOps]]]] = {
+PUBLISHED: Final[Mapping[str, Callable[[OpCells, str], Sequence[MeasuredOps | MeasuredLayer]]]] = {
     "gemm": _gemm,
     "matmul efficiency": _matmul,
     "grouped matmul efficiency": _grouped,

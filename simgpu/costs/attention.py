@@ -38,11 +38,12 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
         c    = 4 tile^2 e(d) SM / F                            one tile pair on one SM
         row  = m c + prologue d / 128                          m pairs in the longest row
         work = batch heads (pairs c + n prologue d / 128)      pairs: n (n + 1) / 2 causal, n m not
-        t    = launch + max(work / SM + 0.6 row, 1.4 row)
+        t    = launch + max(work / SM + 0.6 r row, 1.4 row)
 
-    d is the mean width of a query and a value head, padded to a multiple of 32; e(d) the effort per product element,
-    which softmax makes weigh more in narrow heads; F the sustained matrix rate of the number format, so that attention
-    follows precision and power. A sliding window of w keys leaves ``ceil(w / tile) + 1`` pairs of a row at the most.
+    r rows of tiles share an SM, and the last of them too (1 but for ``flash-2-paged``). d is the mean width of a query
+    and a value head, padded to a multiple of 32; e(d) the effort per product element, which softmax makes weigh more in
+    narrow heads; F the sustained matrix rate of the number format, so that attention follows precision and power. A
+    sliding window of w keys leaves ``ceil(w / tile) + 1`` pairs of a row at the most.
 
     Backward multiplies c by ``(3 d_qk + 2 d_v) / (d_qk + d_v)`` over the backward rate, has half the tail, and walks
     over keys in rows of 128. Around it run passes at the achieved memory bandwidth: output and its gradient are read,
@@ -62,7 +63,7 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
     wide, value = padded(op.head_dim), padded(op.value_dim or op.head_dim)
     width = (wide + value) / 2
     rate = 1000 * gpu.sustained_tflops(op.dtype) / gpu.sm_count  # FLOPs per ns of one SM
-    effort, tile, tail, lone = kernel.effort(width), kernel.tile, TAIL, LONE_ROW
+    effort, tile, tail, lone = kernel.effort(width), kernel.tile, TAIL * kernel.rows_per_sm(width), LONE_ROW
     prologue_ns = kernel.prologue_ns * width / 128
     launch_ns = gemm_constants(gpu).launch_latency_ns
     bytes_per_ns = gpu.memory_gb_per_s * gpu.hbm_efficiency

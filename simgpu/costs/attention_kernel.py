@@ -23,9 +23,12 @@ class AttentionKernel:
     Parameters
     ----------
     name : str
-        ``flash-1``, ``flash-2``, ``flash-3``, ``cudnn``, ``memory-efficient`` or ``triton``.
+        ``flash-1``, ``flash-2``, ``flash-2-paged`` (an inference kernel: keys in pages), ``flash-3``, ``cudnn``,
+        ``memory-efficient``, ``triton-2023`` (FlashAttention 1) or ``triton``.
     tile : int
         Queries of one thread block.
+    narrow_rows_per_sm : int
+        Thread blocks that share an SM where heads are up to 128 wide; wider ones have it for themselves.
     rates : tuple of float
         Rate of the products, softmax included, over the matrix rate, for heads 64, 128 and 256 wide.
     prologue_ns : float, nanoseconds
@@ -36,6 +39,7 @@ class AttentionKernel:
 
     name: str
     tile: int
+    narrow_rows_per_sm: int
     rates: tuple[float, float, float]
     prologue_ns: float
     backward_rate: float
@@ -67,6 +71,18 @@ class AttentionKernel:
             slope = min(slope, narrow / WIDTHS[0])
         return narrow + slope * (width - WIDTHS[0])
 
+    def rows_per_sm(self, width: float) -> int:
+        """Return how many thread blocks share an SM.
+
+        Examples
+        --------
+        >>> from simgpu.hardware.gpu import gpu
+        >>> paged = attention_kernel(gpu("A100-SXM4-80GB"), "flash-2-paged")
+        >>> paged.rows_per_sm(128), paged.rows_per_sm(256)  # 80 and 96 kB of shared memory each, of 164
+        (2, 1)
+        """
+        return self.narrow_rows_per_sm if width <= WIDTHS[1] else 1
+
     def backward(self, width: float) -> float:
         """Return the rate of the backward products over the forward one.
 
@@ -74,7 +90,7 @@ class AttentionKernel:
         --------
         >>> from simgpu.hardware.gpu import gpu
         >>> [round(attention_kernel(gpu("A100-SXM4-80GB")).backward(width), 3) for width in (64, 128, 144, 256)]
-        [0.85, 0.85, 0.835, 0.82]
+        [0.85, 0.85, 0.825, 0.8]
         """
         share = min(1.0, max(0.0, (width - WIDE_FROM) / (WIDE_TO - WIDE_FROM)))
         return self.backward_rate + (self.wide_backward_rate - self.backward_rate) * share
@@ -108,6 +124,7 @@ def attention_kernel(gpu: Gpu, name: str = "") -> AttentionKernel:
     return AttentionKernel(
         name=row["kernel"],
         tile=int(row["q_tile"]),
+        narrow_rows_per_sm=int(row["rows_per_sm"]),
         rates=(narrow, middle, wide),
         prologue_ns=float(row["prologue_us"]) * 1000,
         backward_rate=float(row["backward"]),

@@ -29,7 +29,7 @@ def device_rows(table: str, gpu: Gpu) -> tuple[dict[str, str], ...]:
     --------
     >>> from simgpu.hardware.gpu import gpu
     >>> [row["kernel"] for row in device_rows("attention", gpu("H200-SXM5-141GB"))]
-    ['flash-3', 'cudnn', 'flash-2']
+    ['flash-3', 'cudnn', 'flash-2', 'flash-1', 'triton-2023']
     """
     rows = _rows(table)
     named = [row["key"] for row in rows if gpu.name == row["key"] or gpu.name.startswith(f"{row['key']}-")]

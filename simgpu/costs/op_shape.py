@@ -24,7 +24,10 @@ SIZES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fields of an op between whose measured values times are interpolated; all others must be equal."""
 
-_NO_SHAPE: Final = ("name", "op_class", "flops")  # what an op is called and counted as
+OP_CLASSES: Final = ("memory_bound", "optimizer")
+"""Classes of memory-bound ops: what the optimizer touches is never still in the cache."""
+
+_NO_SHAPE: Final = ("name", "flops")  # what an op is called and counted as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

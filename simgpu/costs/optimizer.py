@@ -148,3 +148,41 @@ def optimizer_ops(
             if master:
                 step.append(op("weight_copy", FP32 + training.param_dtype.bytes, each))
     return (*step, op("zero_grad", gradient)) if zero_gradients else tuple(step)
+
+
+def working_bytes(elements: int, largest: int, training: Training, software: Software = DEFAULT) -> int:
+    """Return the tensors that exist only while the optimizer runs.
+
+    Parameters
+    ----------
+    elements : int
+        Parameters whose optimizer state this rank holds.
+    largest : int
+        Of the largest of their tensors.
+    training : Training
+    software : Software
+        Whose optimizer kernels.
+
+    Notes
+    -----
+    Unfused Adam makes the root of the second moment, and unfused Adafactor the update, out of place: ``foreach`` for
+    all parameters at once, ``for_loop`` for one tensor after the other, where Adam's root and its quotient are alive
+    together (pytorch/pytorch torch/optim/adam.py, _adafactor.py). Fused kernels and SGD need nothing.
+
+    Returns
+    -------
+    int, bytes
+
+    Examples
+    --------
+    >>> from simgpu.workload.software import PRESETS
+    >>> training = Training(sequence_length=1, micro_batch_size=1, accumulation=1)
+    >>> working_bytes(1000, 600, training, PRESETS["eager"]), working_bytes(1000, 600, training, PRESETS["te"])
+    (4000, 0)
+    """
+    name, kernels = training.optimizer, software.optimizer
+    if name not in ("adamw", "adam", "adafactor") or (name != "adafactor" and kernels in ("fused", "megatron")):
+        return 0
+    if kernels == "for_loop":
+        return FP32 * min(largest, elements) * (1 if name == "adafactor" else 2)
+    return FP32 * elements

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, overload
 
 from simgpu.costs.collectives.knee import Knee, measured_send, staged
 from simgpu.costs.collectives.load import loads_on, slowest_link, transfer
@@ -153,7 +155,7 @@ def point_to_point(
     return found
 
 
-def program_links(cluster: Cluster) -> tuple[Link, ...]:
+def program_links(cluster: Cluster) -> Sequence[Link]:
     """Links of a cluster as a Program lists them, at the same positions.
 
     Parameters
@@ -162,7 +164,7 @@ def program_links(cluster: Cluster) -> tuple[Link, ...]:
 
     Returns
     -------
-    tuple of simgpu.program.Link
+    sequence of simgpu.program.Link
 
     Examples
     --------
@@ -172,7 +174,27 @@ def program_links(cluster: Cluster) -> tuple[Link, ...]:
     >>> program_links(build_cluster(pair, nodes=1, gpus=None))[0]
     Link(name='node0/gpu0->gpu1', kind='nvlink', bytes_per_s=48000000000)
     """
-    return tuple(Link(name=link.name, kind=link.kind, bytes_per_s=link.bytes_per_s) for link in cluster.links)
+    return ProgramLinks(cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramLinks(Sequence[Link]):
+    """The links of a cluster, each made when it is asked for."""
+
+    cluster: Cluster
+
+    def __len__(self) -> int:
+        return len(self.cluster.links)
+
+    @overload
+    def __getitem__(self, index: int) -> Link: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Link, ...]: ...
+    def __getitem__(self, index: int | slice) -> Link | tuple[Link, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        link = self.cluster.links[index]
+        return Link(name=link.name, kind=link.kind, bytes_per_s=link.bytes_per_s)
 
 
 def _measured(cluster: Cluster, source: int, route: Route) -> Knee | None:

@@ -11,6 +11,7 @@ from simgpu.errors import SimGPUError
 from simgpu.hardware.cluster import Cluster
 from simgpu.metrics.collective_sweep import price
 from simgpu.metrics.mean_errors import mean_errors
+from simgpu.metrics.set_aside import Skipped, merge_skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +41,6 @@ class MeasuredCollective:
     size_bytes: int
     time_ns: float
     nccl: NcclSettings = CURRENT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """Rows of a series that could not be priced, and why."""
-
-    series: str
-    reason: str
-    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +139,7 @@ def price_table(
         try:
             cost = price(row.cluster, row.members, row.kind, row.size_bytes, row.nccl, measured=measured)
         except SimGPUError as error:
-            left.append(Skipped(series=row.series, reason=str(error)))
+            left.append(Skipped(id=row.series, reason=str(error)))
             continue
         time_ns = cost.latency_ns + cost.stream_ns
         priced.append(PricedCollective(measured=row, time_ns=time_ns, algorithm=cost.algorithm, source=cost.source))
@@ -160,7 +152,7 @@ def price_table(
         series=tuple(_series(name, found) for name, found in by_series.items()),
         mape=mape,
         bias=bias,
-        skipped=_merged(left),
+        skipped=merge_skipped(left),
     )
 
 
@@ -179,17 +171,10 @@ def errors_to_json(found: TableErrors) -> dict[str, Any]:
         "series": [{"id": one.series, "n": one.n, "mape": one.mape, "bias": one.bias} for one in found.series],
         "mape": found.mape,
         "bias": found.bias,
-        "skipped": [{"id": one.series, "reason": one.reason} for one in found.skipped],
+        "skipped": [{"id": one.id, "reason": one.reason} for one in found.skipped],
     }
 
 
 def _series(name: str, rows: Sequence[PricedCollective]) -> SeriesError:
     n, mape, bias = mean_errors(rows)
     return SeriesError(series=name, n=n, mape=mape or 0.0, bias=bias or 0.0)
-
-
-def _merged(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    rows: dict[tuple[str, str], int] = {}
-    for one in skipped:
-        rows[one.series, one.reason] = rows.get((one.series, one.reason), 0) + one.rows
-    return tuple(Skipped(series=series, reason=reason, rows=count) for (series, reason), count in rows.items())

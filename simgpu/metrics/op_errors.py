@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from simgpu.costs.choice import RATES, OpCosts
 from simgpu.costs.compute import price
+from simgpu.costs.operating_point import held_rate
+from simgpu.errors import TopologyError
 from simgpu.hardware.gpu import Gpu
 from simgpu.metrics.mean_errors import mean_errors
+from simgpu.metrics.set_aside import Skipped, merge_skipped
 from simgpu.workload.op import Op
+
+MACHINE: Final = "machine"
+TABLE_RATES: Final = (MACHINE, *RATES)
+"""Matrix rates that a measured table can be priced at: what its machine held, or a choice of the catalogue's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +29,7 @@ class MeasuredOps:
     id : str
         The row's name in its table.
     gpu : Gpu
+        As in the catalogue.
     group : str
         What errors are summed up under, such as ``gemm`` or ``attention.forward``.
     ops : tuple of Op
@@ -39,20 +48,20 @@ class MeasuredOps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedOps:
-    """Rows that could not be priced, and why."""
-
-    id: str
-    reason: str
-    rows: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOps:
-    """A row and its prediction."""
+    """A row and its prediction.
+
+    Parameters
+    ----------
+    measured : MeasuredOps
+    time_ns : int, nanoseconds
+    catalogue_ns : int, nanoseconds
+        What it would be at the catalogue's rate.
+    """
 
     measured: MeasuredOps
     time_ns: int
+    catalogue_ns: int
 
     @property
     def error(self) -> float:
@@ -61,28 +70,54 @@ class PricedOps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsedRate:
+    """The 16-bit matrix rate that rows of a device were priced at.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        As in the catalogue.
+    tflops : float, TFLOP/s
+    products : int
+        Long products of the table that show its machine to hold this rate; 0 for a rate that was not told from them.
+    """
+
+    gpu: Gpu
+    tflops: float
+    products: int = 0
+
+    @property
+    def why(self) -> str:
+        """Where the rate comes from, in words."""
+        if self.products:
+            return f"held by this machine, median of {self.products} long products"
+        return "catalogue" if self.tflops == self.gpu.gemm_tflops else "datasheet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupError:
     """Errors of one group on one device.
 
     Parameters
     ----------
-    gpu, op : str
-    flag : str
-        Standing of the device's matrix rate: M measured, S scaled, D derived, A assumed.
+    rate : UsedRate
+    op : str
     n : int
         Rows.
     mape : float
         Mean of the errors' sizes, as a fraction of the measured time.
     bias : float
         Mean of the errors themselves: positive when predictions are too slow.
+    catalogue_mape : float
+        The first of them at the catalogue's rate.
     """
 
-    gpu: str
+    rate: UsedRate
     op: str
-    flag: str
     n: int
     mape: float
     bias: float
+    catalogue_mape: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,32 +132,41 @@ class OpErrors:
         By device and op, in order of appearance.
     mape, bias : float or None
         Over all priced rows; None without any.
-    skipped : tuple of SkippedOps
+    skipped : tuple of Skipped
     """
 
     priced: tuple[PricedOps, ...]
     groups: tuple[GroupError, ...]
     mape: float | None
     bias: float | None
-    skipped: tuple[SkippedOps, ...]
+    skipped: tuple[Skipped, ...]
 
     def worst(self, count: int) -> tuple[PricedOps, ...]:
         """Return the rows with the largest errors, largest first."""
         return tuple(sorted(self.priced, key=lambda row: -abs(row.error))[:count])
 
 
-def price_op_table(rows: Iterable[MeasuredOps], skipped: Iterable[SkippedOps] = ()) -> OpErrors:
+def price_op_table(rows: Iterable[MeasuredOps], skipped: Iterable[Skipped] = (), *, rates: str = MACHINE) -> OpErrors:
     """Price every row of a measured table by the model alone and sum its errors up by device and op.
 
     Parameters
     ----------
     rows : iterable of MeasuredOps
-    skipped : iterable of SkippedOps
-        What was set aside before.
+    skipped : iterable of Skipped
+        What was set aside before; rows of devices that have no such rate join them.
+    rates : str
+        One of `TABLE_RATES`. ``machine``: where the table's own long products show that its machine holds another
+        matrix rate than the catalogue's (`simgpu.costs.operating_point.held_rate`), that one, else the catalogue's.
+        The others as in a scenario's ``costs.rates``.
 
     Returns
     -------
     OpErrors
+
+    Raises
+    ------
+    TopologyError
+        When there are no such rates.
 
     Examples
     --------
@@ -134,23 +178,30 @@ def price_op_table(rows: Iterable[MeasuredOps], skipped: Iterable[SkippedOps] = 
     >>> found.groups[0].op, round(found.bias, 2)
     ('memory_bound', 0.15)
     """
-    priced = [
-        PricedOps(
-            measured=row,
-            time_ns=row.predicted_ns if row.predicted_ns is not None else sum(price(op, row.gpu) for op in row.ops),
-        )
-        for row in rows
-    ]
+    if rates not in TABLE_RATES:
+        raise TopologyError(f"{rates!r} are no rates; allowed: {', '.join(TABLE_RATES)}")
+    by_gpu: dict[Gpu, list[MeasuredOps]] = {}
+    rows, left = list(rows), list(skipped)
+    for row in rows:
+        by_gpu.setdefault(row.gpu, []).append(row)
+    used: dict[Gpu, tuple[Gpu, UsedRate]] = {}
+    for gpu, own in by_gpu.items():
+        try:
+            used[gpu] = _device(gpu, own, rates)
+        except TopologyError as error:
+            reason = str(error).partition(";")[0]
+            left += [Skipped(id=row.id, reason=reason) for row in own]
+    priced = [_priced(row, used[row.gpu][0]) for row in rows if row.gpu in used]
     by_group: dict[tuple[Gpu, str], list[PricedOps]] = {}
     for one in priced:
         by_group.setdefault((one.measured.gpu, one.measured.group), []).append(one)
     _, mape, bias = mean_errors(priced)
     return OpErrors(
         priced=tuple(priced),
-        groups=tuple(_group(gpu, group, found) for (gpu, group), found in by_group.items()),
+        groups=tuple(_group(used[gpu][1], group, found) for (gpu, group), found in by_group.items()),
         mape=mape,
         bias=bias,
-        skipped=_merged(skipped),
+        skipped=merge_skipped(left),
     )
 
 
@@ -167,7 +218,8 @@ def op_errors_to_json(found: OpErrors) -> dict[str, Any]:
     """
     return {
         "groups": [
-            {"gpu": one.gpu, "op": one.op, "n": one.n, "mape": one.mape, "bias": one.bias} for one in found.groups
+            {"gpu": one.rate.gpu.name, "op": one.op, "n": one.n, "mape": one.mape, "bias": one.bias}
+            for one in found.groups
         ],
         "mape": found.mape,
         "bias": found.bias,
@@ -175,13 +227,26 @@ def op_errors_to_json(found: OpErrors) -> dict[str, Any]:
     }
 
 
-def _group(gpu: Gpu, group: str, rows: Sequence[PricedOps]) -> GroupError:
+def _device(gpu: Gpu, rows: Sequence[MeasuredOps], rates: str) -> tuple[Gpu, UsedRate]:
+    """Return what rows of one device are priced on, and why."""
+    if rates != MACHINE:
+        device = OpCosts(rates=rates).device(gpu)
+        return device, UsedRate(gpu=gpu, tflops=device.gemm_tflops)
+    held = held_rate(gpu, [(row.ops[0], row.time_ns) for row in rows if len(row.ops) == 1])
+    if held is None:
+        return gpu, UsedRate(gpu=gpu, tflops=gpu.gemm_tflops)
+    return held.gpu, UsedRate(gpu=gpu, tflops=held.gpu.gemm_tflops, products=held.products)
+
+
+def _priced(row: MeasuredOps, device: Gpu) -> PricedOps:
+    if row.predicted_ns is not None:
+        return PricedOps(measured=row, time_ns=row.predicted_ns, catalogue_ns=row.predicted_ns)
+    time_ns = sum(price(op, device) for op in row.ops)
+    catalogue_ns = time_ns if device is row.gpu else sum(price(op, row.gpu) for op in row.ops)
+    return PricedOps(measured=row, time_ns=time_ns, catalogue_ns=catalogue_ns)
+
+
+def _group(rate: UsedRate, group: str, rows: Sequence[PricedOps]) -> GroupError:
     n, mape, bias = mean_errors(rows)
-    return GroupError(gpu=gpu.name, op=group, flag=gpu.rate_flag, n=n, mape=mape or 0.0, bias=bias or 0.0)
-
-
-def _merged(skipped: Iterable[SkippedOps]) -> tuple[SkippedOps, ...]:
-    rows: dict[tuple[str, str], int] = {}
-    for one in skipped:
-        rows[one.id, one.reason] = rows.get((one.id, one.reason), 0) + one.rows
-    return tuple(SkippedOps(id=name, reason=reason, rows=count) for (name, reason), count in rows.items())
+    catalogue = sum(abs(row.catalogue_ns / row.measured.time_ns - 1) for row in rows) / n
+    return GroupError(rate=rate, op=group, n=n, mape=mape or 0.0, bias=bias or 0.0, catalogue_mape=catalogue)

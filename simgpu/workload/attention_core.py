@@ -5,18 +5,23 @@ Elements of the scores: batch x heads x queries x keys, all of them, causal or n
 ================================== ========================================= ======================================
 kernels                            forward                                   backward
 ================================== ========================================= ======================================
-fused softmax (Megatron-LM)        scale, mask and softmax 2E                softmax 3E
-fp32 softmax (eager PyTorch)       scale 2E, mask 2E, softmax E + 4, cast    cast E + 4, softmax 8 + E, scale 2E
+fused softmax (Megatron-LM)        scale, mask and softmax 2E, causal 1.5E   softmax 3E, causal 2E
+half softmax (PyTorch)             mask 2E (causal), softmax 2E              softmax 3E
+fp32 softmax (Hugging Face)        scale 2E, mask 2E, softmax E + 4, cast    cast E + 4, softmax 8 + E, scale 2E
                                    4 + E
 dropout, where there is some       2E + 1                                    2E + 1
 ================================== ========================================= ======================================
 
+Megatron's causal kernel reads only what is below the diagonal and writes all. A mask is one tensor for all heads,
+broadcast to the scores. Without a fused or an fp32 softmax the scale is the GEMM's own factor (``baddbmm``).
 Kept per score: the softmax output in its format, its mask (1 B) and the result of dropout (E) where there is some, and
-in eager code the cast output (E) where there is none: with dropout and a fused softmax 5 B, the 5 a s^2 b of
+in fp32 code the cast output (E) where there is none: with dropout and a fused softmax 5 B, the 5 a s^2 b of
 Korthikanti et al. (arXiv 2205.05198). Shared key and value heads are repeated to one per query head. Context and
-gradients are copied between the layouts of batched GEMM and projection; eager code also copies q, k and v.
-Sources: NVIDIA/Megatron-LM megatron/model/transformer.py CoreAttention, huggingface/transformers
-models/llama/modeling_llama.py eager_attention_forward.
+gradients are copied between the layouts of batched GEMM and projection; only Megatron's needs no copy of q, k and v.
+Sources: NVIDIA/Megatron-LM megatron/model/transformer.py CoreAttention and
+megatron/fused_kernels/scaled_upper_triang_masked_softmax.h; Dao-AILab/flash-attention
+benchmarks/benchmark_flash_attention.py; huggingface/transformers models/llama/modeling_llama.py
+eager_attention_forward.
 """
 
 from __future__ import annotations
@@ -31,6 +36,9 @@ from simgpu.workload.shard import Shard
 
 FP32 = 4
 MASK = 1  # byte per element
+SCORES_AT_ONCE = 4
+"""Matrices of scores that a block of Megatron's fused softmax takes: other numbers of them go to PyTorch's, in fp32
+(NVIDIA/Megatron-LM megatron/model/fused_softmax.py, is_kernel_available)."""
 
 
 def core_piece(shard: Shard, core: Attention) -> Piece:
@@ -63,13 +71,17 @@ def core_piece(shard: Shard, core: Attention) -> Piece:
     if not shard.software.flash_attention:
         return _unfused(shard, core)
     rows = core.batch * core.sequence * core.heads
+    output = shard.element * rows * (core.value_dim or core.head_dim)
+    copied = shard.software.sequence_first and core.batch > 1
     saved = STATISTIC_BYTES * rows
-    if shard.training.fp8:  # the projection keeps its input in fp8, and flash attention's backward reads the original
-        saved += shard.element * rows * (core.value_dim or core.head_dim)
+    if shard.training.fp8 or copied:  # the projection keeps its input in fp8, or in the other layout
+        saved += output
+    backward = replace(core, name=f"{core.name}.backward", backward=True)
+    if not copied:
+        return Piece(forward=(core,), backward=(backward,), saved_bytes=saved)
+    copy = MemoryBound(name=f"{core.name}.merge_heads", bytes=2 * output)
     return Piece(
-        forward=(core,),
-        backward=(replace(core, name=f"{core.name}.backward", backward=True),),
-        saved_bytes=saved,
+        forward=(core, copy), backward=(replace(copy, name=f"{copy.name}.backward"), backward), saved_bytes=saved
     )
 
 
@@ -79,7 +91,7 @@ def working_bytes(shard: Shard, core: Attention) -> int:
         return context_working_bytes(shard, core)
     if shard.software.flash_attention:
         return 0
-    return scores(core) * (shard.element + (shard.element if shard.software.fused_softmax else FP32))
+    return scores(core) * (shard.element + (FP32 if _softmax_kind(shard, core) == "fp32" else shard.element))
 
 
 def scores(core: Attention) -> int:
@@ -94,52 +106,43 @@ def scores(core: Attention) -> int:
 
 
 def _unfused(shard: Shard, core: Attention) -> Piece:
-    name, element, fused = core.name, shard.element, shard.software.fused_softmax
+    name, element, kind = core.name, shard.element, _softmax_kind(shard, core)
     queries, keys = core.sequence, core.kv_sequence or core.sequence
     width = core.value_dim or core.head_dim
     count, groups = scores(core), core.batch * core.heads
+    copied = shard.software.softmax != "fused"
 
     def product(what: str, m: int, n: int, k: int, layout: str) -> Gemm:
         return Gemm(name=f"{name}.{what}", m=m, n=n, k=k, batch=groups, dtype=core.dtype, layout=layout)
 
     def copy(what: str, elements: int) -> MemoryBound:
-        return MemoryBound(name=f"{name}.{what}", bytes=2 * element * elements)
+        return MemoryBound(name=f"{name}.{what}", bytes=2 * element * elements, pattern="strided")
 
     inputs = core.batch * (queries * core.heads * core.head_dim + keys * core.kv_heads * (core.head_dim + width))
     output = core.batch * queries * core.heads * width
     dropped = (("dropout", 2 * element + MASK),) if shard.dropout else ()
-    cast = 0 if element == FP32 else element + FP32
-    if fused:
-        softmax: tuple[tuple[str, int], ...] = (("softmax", 2 * element),)
-        softmax_backward: tuple[tuple[str, int], ...] = (("softmax.backward", 3 * element),)
-        kept = element
-    else:
-        softmax = (("scale", 2 * element), ("mask", 2 * element), ("softmax", element + FP32), ("softmax_cast", cast))
-        softmax_backward = (
-            ("softmax_cast.backward", cast),
-            ("softmax.backward", 2 * FP32 + element),
-            ("scale.backward", 2 * element),
-        )
-        kept = FP32 + (element if cast and not shard.dropout else 0)
+    softmax, softmax_backward, kept = _softmax(name, core, element, kind)
+    if kind == "fp32" and element != FP32 and not shard.dropout:
+        kept += element  # the cast output, which dropout would replace
     if shard.dropout:
         kept += MASK + element
     repeated, repeat, repeat_back = _repeated_heads(core, keys, width, element)
     return Piece(
         forward=(
-            *(() if fused else (copy("split_heads", inputs),)),
+            *((copy("split_heads", inputs),) if copied else ()),
             *repeat,
             product("scores", queries, keys, core.head_dim, "tn"),
-            *_rated(name, count, softmax),
+            *softmax,
             *chain(name, count, dropped),
             product("context", queries, width, keys, "nn"),
             copy("merge_heads", output),
         ),
         backward=(
-            *(() if fused else (copy("merge_heads.backward", output),)),
+            *((copy("merge_heads.backward", output),) if copied else ()),
             product("context.dgrad", queries, keys, width, "tn"),
             product("context.value_gradient", keys, width, queries, "nt"),
             *chain(name, count, (("dropout.backward", size) for _, size in dropped)),
-            *_rated(name, count, softmax_backward),
+            *softmax_backward,
             product("scores.query_gradient", queries, core.head_dim, keys, "nn"),
             product("scores.key_gradient", keys, core.head_dim, queries, "nt"),
             *repeat_back,
@@ -149,15 +152,42 @@ def _unfused(shard: Shard, core: Attention) -> Piece:
     )
 
 
-def _rated(name: str, count: int, steps: tuple[tuple[str, int], ...]) -> tuple[MemoryBound, ...]:
-    """Return the steps as kernels, those of the softmax itself at a softmax's rate."""
-    return tuple(
-        op
-        for step, size in steps
-        for op in chain(
-            name, count, ((step, size),), pattern="softmax" if step in ("softmax", "softmax.backward") else "copy"
+def _softmax_kind(shard: Shard, core: Attention) -> str:
+    kind = shard.software.softmax
+    return "fp32" if kind == "fused" and core.batch * core.heads % SCORES_AT_ONCE else kind
+
+
+def _softmax(
+    name: str, core: Attention, element: int, kind: str
+) -> tuple[tuple[MemoryBound, ...], tuple[MemoryBound, ...], int]:
+    """Return the kernels between the products, forward and backward, and the bytes kept per score."""
+    count = scores(core)
+    half = ("half_softmax", "half_softmax_backward") if element < FP32 else ("softmax", "softmax")
+
+    def kernel(step: str, size: int, pattern: str = "copy") -> tuple[MemoryBound, ...]:
+        return chain(name, count, ((step, size),), pattern=pattern)
+
+    if kind == "fp32":
+        cast = 0 if element == FP32 else element + FP32
+        return (
+            (
+                *kernel("scale", 2 * element),
+                *kernel("mask", 2 * element, "strided"),
+                *kernel("softmax", element + FP32, "softmax"),
+                *kernel("softmax_cast", cast),
+            ),
+            (
+                *kernel("softmax_cast.backward", cast),
+                *kernel("softmax.backward", 2 * FP32 + element, "softmax"),
+                *kernel("scale.backward", 2 * element),
+            ),
+            FP32,
         )
-    )
+    triangle = kind == "fused" and core.causal  # reads what is below the diagonal, half of an operand
+    mask = kernel("mask", 2 * element, "strided") if kind == "half" and core.causal else ()
+    forward = kernel("softmax", 2 * element - (element // 2 if triangle else 0), half[0])
+    backward = kernel("softmax.backward", 3 * element - (element if triangle else 0), half[1])
+    return (*mask, *forward), backward, element
 
 
 def _repeated_heads(
@@ -168,6 +198,6 @@ def _repeated_heads(
         return 0, (), ()
     per_head = element * core.batch * keys * (core.head_dim + width)
     moved = per_head * (core.kv_heads + core.heads)
-    forward = MemoryBound(name=f"{core.name}.repeat_heads", bytes=moved, kernels=2)
+    forward = MemoryBound(name=f"{core.name}.repeat_heads", bytes=moved, kernels=2, pattern="strided")
     backward = MemoryBound(name=f"{core.name}.repeat_heads.backward", bytes=moved, kernels=2)
     return per_head * (core.heads - core.kv_heads), (forward,), (backward,)

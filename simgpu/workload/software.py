@@ -9,45 +9,58 @@ from typing import Final, Literal
 
 OptimizerKernels = Literal["fused", "foreach", "for_loop", "megatron"]
 Fp8Scaling = Literal["current", "delayed"]
+ScoresSoftmax = Literal["fused", "half", "fp32"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCosts:
     """CPU time to issue GPU work.
 
+    What was measured of each is in ``benchmarks/host_costs.csv``; ``benchmarks/host.py`` compares it with these, and
+    with profiler traces of training.
+
     Parameters
     ----------
     forward_op_ns : int, nanoseconds
-        One kernel issued by forward code: Python, dispatcher, autograd record and launch. Eager PyTorch 10-18 us
-        (a tiny matmul 11.3-17.7 us on an H100 host: NVIDIA/dgxc-benchmarking microbenchmarks/cpu_overhead).
+        One kernel issued by forward code: Python, dispatcher, autograd record and launch. Training code on an A100 node
+        launches one every 20 us (median of 3,580: facebookresearch/HolisticTraceAnalysis
+        tests/data/negative_queue_length_values_check). A loop over one tiny matmul, without modules or autograd, takes
+        11-18 us on an H100 node (NVIDIA/dgxc-benchmarking microbenchmarks/cpu_overhead).
     backward_op_ns : int, nanoseconds
-        One kernel issued by the autograd engine, in C++: 6-10 us (assumed).
+        One kernel issued by the autograd engine: the backward of one tiny matmul on A100 is 4 kernels in 136 us
+        (pytorch/pytorch#157407), of which 27 us are the call of ``backward`` (pytorch/pytorch#44484).
+    collective_ns : int, nanoseconds
+        One collective or message: process group, events between the streams, NCCL's enqueue and launch. An all-reduce
+        of DDP takes 42 us (median of 25, V100 node: facebookresearch/HolisticTraceAnalysis
+        tests/data/ns_resolution_trace).
     launch_ns : int, nanoseconds
-        A bare CUDA launch, as multi-tensor optimizer kernels and collectives need: 4-6 us (assumed).
+        A bare CUDA launch, as further kernels of one op need: 4.0 us (median of 5,240 in the first trace).
     cuda_graphs : bool
         The step is replayed from CUDA graphs: every kernel costs ``graph_node_ns`` instead.
     graph_node_ns : int, nanoseconds
-        One kernel of a replayed graph: 1-1.5 us (assumed).
+        One kernel of a replayed graph: 80 small ones take 70 us (JuliaGPU/CUDA.jl docs/src/usage/graphs.md).
     launch_blocking : bool
         CUDA_LAUNCH_BLOCKING=1: the CPU waits for each kernel before it issues the next.
 
     Examples
     --------
     >>> HostCosts().forward_op_ns
-    14000
+    20000
     """
 
-    forward_op_ns: int = 14_000
-    backward_op_ns: int = 8_000
-    launch_ns: int = 5_000
+    forward_op_ns: int = 20_000
+    backward_op_ns: int = 27_000
+    collective_ns: int = 42_000
+    launch_ns: int = 4_000
     cuda_graphs: bool = False
-    graph_node_ns: int = 1_250
+    graph_node_ns: int = 875
     launch_blocking: bool = False
 
     @property
     def free(self) -> bool:
         """Issuing costs nothing and waits for nothing: the GPU never waits for the CPU."""
-        costs = (self.graph_node_ns,) if self.cuda_graphs else (self.forward_op_ns, self.backward_op_ns, self.launch_ns)
+        issued = (self.forward_op_ns, self.backward_op_ns, self.collective_ns, self.launch_ns)
+        costs = (self.graph_node_ns,) if self.cuda_graphs else issued
         return not self.launch_blocking and not any(costs)
 
 
@@ -62,9 +75,10 @@ class Software:
     flash_attention : bool
         One kernel for the attention core that keeps no scores. Otherwise two batched GEMMs with softmax, and dropout
         where there is some, between them, on all s x s scores of a head, causal or not.
-    fused_softmax : bool
-        Without flash attention: scale, mask and softmax are one kernel in the activations' format. Otherwise scale,
-        mask and an fp32 softmax are kernels of their own.
+    softmax : str
+        Without flash attention, what stands between the two GEMMs: ``fused`` (scale, mask and softmax in one kernel, in
+        the activations' format), ``half`` (the scale is in the GEMM; mask and softmax are kernels of their own in the
+        activations' format) or ``fp32`` (scale, mask, a softmax in fp32 and the cast back).
     fused_norm : bool
         RMSNorm is one kernel; otherwise a chain of elementwise kernels in fp32. LayerNorm always is one kernel.
     fused_bias_activation : bool
@@ -77,8 +91,16 @@ class Software:
         SiLU and product are one kernel.
     fused_cross_entropy : bool
         The loss reads the logits twice and overwrites them with their gradient; otherwise it is a chain in fp32.
+    half_precision_loss : bool
+        That chain runs in the activations' format, not on fp32 copies of the logits.
     loss_in_place : bool
         A fused loss overwrites the logits with their gradient; otherwise both are held for a moment.
+    reentrant_checkpoint : bool
+        Recomputed layers run backward inside a backward (``use_reentrant`` of torch.utils.checkpoint, and Megatron's),
+        which holds their output and its gradient to the end.
+    sequence_first : bool
+        Activations are (sequence, batch, width) around flash attention on (batch, sequence, ...): micro-batches of
+        several sequences keep its output in both layouts.
     fused_wgrad_accumulation : bool
         Weight-gradient GEMMs add into the stored gradient where it lives in a buffer (Megatron's ``main_grad``).
     dummy_gradients : bool
@@ -87,6 +109,9 @@ class Software:
         ``fused`` (one multi-tensor kernel), ``foreach`` (one multi-tensor kernel per arithmetic step), ``for_loop``
         (one kernel per arithmetic step and tensor), ``megatron`` (fp32 chain: copy gradients, unscale, update, copy
         weights back).
+    async_dgrad_reduce : bool
+        The all-reduce of a column-parallel layer's input gradient runs under the weight gradient's GEMM; otherwise it
+        is waited for behind it. With sequence parallelism, which came later, it always does.
     attention_kernel : str
         Which flash attention it is, as ``simgpu/data/attention_constants.csv`` calls it; a device without that kernel
         runs the first it has.
@@ -105,7 +130,7 @@ class Software:
 
     name: str
     flash_attention: bool
-    fused_softmax: bool
+    softmax: ScoresSoftmax
     fused_norm: bool
     fused_bias_activation: bool
     fused_bias_dropout_residual: bool
@@ -114,10 +139,14 @@ class Software:
     fused_cross_entropy: bool
     fused_wgrad_accumulation: bool
     optimizer: OptimizerKernels
+    async_dgrad_reduce: bool = True
     attention_kernel: str = ""
     dropout: float = 0.0
     fp8_scaling: Fp8Scaling | None = None
+    half_precision_loss: bool = False
     loss_in_place: bool = False
+    reentrant_checkpoint: bool = True
+    sequence_first: bool = False
     dummy_gradients: bool = False
     host: HostCosts = HostCosts()
 
@@ -126,8 +155,9 @@ class Software:
 # activations.py NewGELUActivation; torch.optim.AdamW takes its foreach path on CUDA.
 _EAGER: Final = Software(
     name="eager",
+    async_dgrad_reduce=False,
     flash_attention=False,
-    fused_softmax=False,
+    softmax="fp32",
     fused_norm=False,
     fused_bias_activation=False,
     fused_bias_dropout_residual=False,
@@ -146,7 +176,7 @@ _EAGER: Final = Software(
 _MEGATRON_2021: Final = replace(
     _EAGER,
     name="megatron-2021",
-    fused_softmax=True,
+    softmax="fused",
     fused_norm=True,
     fused_bias_activation=True,
     fused_bias_dropout_residual=True,
@@ -156,7 +186,41 @@ _MEGATRON_2021: Final = replace(
 # NVIDIA/Megatron-LM v3.0, as in arXiv 2205.05198: also --gradient-accumulation-fusion
 # (megatron/core/tensor_parallel/layers.py). Sequence parallelism and selective recomputation, of the same
 # release, are fields of a scenario.
-_MEGATRON_2022: Final = replace(_MEGATRON_2021, name="megatron-2022", fused_wgrad_accumulation=True)
+_MEGATRON_2022: Final = replace(
+    _MEGATRON_2021, name="megatron-2022", fused_wgrad_accumulation=True, async_dgrad_reduce=True
+)
+
+# NVIDIA/Megatron-LM core r0.3 and r0.4 (2023) with --use-flash-attn --transformer-impl local: FlashAttention-2 in place
+# of CoreAttention (megatron/model/transformer.py FlashSelfAttention). For Llama-like models RMSNorm is PyTorch code
+# (megatron/model/rms_norm.py), rotary embedding and SwiGLU too (apply_rope_fusion and bias_swiglu_fusion came with core
+# r0.5). Without --use-flash-attn it is what v3.0 was.
+_MEGATRON_2023: Final = replace(
+    _MEGATRON_2022,
+    name="megatron-2023",
+    flash_attention=True,
+    attention_kernel="flash-2",
+    fused_norm=False,
+)
+
+# mosaicml/llm-foundry v0.0.4 to v0.4 (2023) under mosaicml/composer: scripts/train/benchmarking/submit_benchmarks.py
+# sets attn_impl triton (llmfoundry/models/layers/flash_attn_triton.py, FlashAttention 1 in Triton) and
+# low_precision_layernorm, models/mpt/modeling_mpt.py the cross-entropy of Dao-AILab/flash-attention,
+# models/layers/ffn.py the GeLU of PyTorch, which is one kernel; composer/optim/decoupled_weight_decay.py updates tensor
+# by tensor. activation_checkpointing_reentrant is false there, and dropout 0 (scripts/train/yamls). fp8 by
+# TransformerEngine's delayed scaling.
+_COMPOSER_2023: Final = replace(
+    _EAGER,
+    name="composer-2023",
+    flash_attention=True,
+    attention_kernel="triton-2023",
+    fused_norm=True,
+    fused_bias_activation=True,
+    fused_cross_entropy=True,
+    optimizer="for_loop",
+    dropout=0.0,
+    fp8_scaling="delayed",
+    reentrant_checkpoint=False,
+)
 
 # FlashAttention-2 era training code on PyTorch: Dao-AILab/flash-attention with its fused rotary embedding, norm and
 # SwiGLU kernels, a loss in fp32, and a fused optimizer. FlashAttention-3 (Hopper) came later and is an extra package.
@@ -164,6 +228,7 @@ _MEGATRON_2022: Final = replace(_MEGATRON_2021, name="megatron-2022", fused_wgra
 _FLASH: Final = replace(
     _MEGATRON_2021,
     name="flash",
+    async_dgrad_reduce=True,
     flash_attention=True,
     attention_kernel="flash-2",
     fused_rope=True,
@@ -190,18 +255,19 @@ _TE: Final = replace(
 )
 
 # torch.compile with inductor: elementwise chains and reductions become Triton kernels, the loss too; attention and
-# matmuls stay library calls; optimizer fused=True, as in pytorch/torchtitan. Generated code launches kernels without
-# dispatcher or autograd record: the bare launch of 4-6 us (assumed).
+# matmuls stay library calls; optimizer fused=True, as in pytorch/torchtitan. Generated code launches a kernel in 6.8 to
+# 9.1 us, by its number of arguments (meta-pytorch/tritonbench#1017).
 _COMPILE: Final = replace(
     _FLASH,
     name="compile",
     fused_cross_entropy=True,
-    host=HostCosts(forward_op_ns=6_000, backward_op_ns=6_000),
+    reentrant_checkpoint=False,
+    host=HostCosts(forward_op_ns=8_000, backward_op_ns=8_000),
 )
 
-PRESETS: Final[Mapping[str, Software]] = MappingProxyType(
-    {software.name: software for software in (_EAGER, _MEGATRON_2021, _MEGATRON_2022, _FLASH, _TE, _COMPILE)}
-)
+_ALL: Final = (_EAGER, _MEGATRON_2021, _MEGATRON_2022, _MEGATRON_2023, _COMPOSER_2023, _FLASH, _TE, _COMPILE)
+
+PRESETS: Final[Mapping[str, Software]] = MappingProxyType({software.name: software for software in _ALL})
 """Software generations by the name that a scenario gives."""
 
 DEFAULT: Final = PRESETS["flash"]

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from simgpu.cli.op_tables import shape_text
+from simgpu.costs.gemm import gemm_ns
+from simgpu.costs.operating_point import at_rate
+from simgpu.hardware.gpu import gpu
 from simgpu.pricing import one_op
-from simgpu.workload.op import GroupedGemm, Timed
+from simgpu.workload.op import Gemm, GroupedGemm, Timed
 
 TRUTH = Path(__file__).parents[3] / "shared" / "truth"
 SCENARIO = """\
@@ -220,6 +223,11 @@ def test_the_same_from_python():
         (("--gpu", "h200", "--gemm", "1,2,3", "--dtype", "fp64"), "--dtype = fp64: is no number format; allowed: fp32"),
         (("--gpu", "h200", "--gemm", "1,2,3", "--rates", "fast"), "--rates = fast: 'fast' are no rates; allowed: peak"),
         (
+            ("--gpu", "h200", "--gemm", "1,2,3", "--power-cap", "400 horses"),
+            "--power-cap = 400 horses: is no power; allowed: a number of watts above 0, or a string such as '400 W'",
+        ),
+        (("--table", "x.csv", "--rates", "fast"), "--rates = fast: is no choice of rates; allowed: machine, peak"),
+        (
             ("--gpu", "h200", "--gemm", "1,2,3", "--power-cap", "900"),
             "--power-cap = 900: H200-SXM5-141GB cannot be capp",
         ),
@@ -229,8 +237,8 @@ def test_the_same_from_python():
         ),
         (("four_vs_eigth",), "four_vs_eigth: there is no such scenario"),
         (("four_vs_eight", "--gpu", "h200"), "four_vs_eight is a scenario: its GPUs and ops are its own"),
-        (("--table", "x.csv", "--gpu", "h200"), "--table takes everything from its file"),
-        (("--table", "x.csv", "--csv", "y.csv"), "--table takes everything from its file"),
+        (("--table", "x.csv", "--gpu", "h200"), "--table takes everything else from its file"),
+        (("--table", "x.csv", "--csv", "y.csv"), "--table takes everything else from its file"),
         (("--table", "absent.csv"), "absent.csv: cannot be read: No such file"),
         (("--gpu", "h200", "--gemm", "1,2,3", "--set", "a=b"), "--set sets fields of a scenario"),
         (("--gpu", "h200", "--gemm", "1,2,3", "--csv", "no/x.csv"), "no/x.csv: cannot be written"),
@@ -302,6 +310,36 @@ def test_a_file_that_is_no_table_is_refused_in_one_sentence(simgpu, tmp_path, te
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def throttled(path, rate):
+    """Write a table of a machine whose matrix rate is not the catalogue's."""
+    device = at_rate(gpu("H100-SXM5-80GB"), rate)
+    ops = [Gemm(name="", m=m, n=8192, k=8192) for m in range(2048, 16384, 1024)]
+    lines = [f"{op.m},H100 SXM5 80GB,bf16,{op.m},{op.n},{op.k},{gemm_ns(op, device) / 1e3}" for op in ops]
+    path.write_text("id,gpu,dtype,m,n,k,time_us\n" + "\n".join(lines) + "\n")
+
+
+def test_a_machine_that_holds_another_rate_is_named_with_both_errors(simgpu, tmp_path):
+    throttled(tmp_path / "t.csv", 500)
+    outcome = simgpu("ops", "--table", "t.csv", "--json", "-")
+    assert json.loads(outcome.out)["mape"] < 0.01
+    words = " ".join(outcome.err.split())
+    for part in ("held by this machine,", "MAPE, catalogue", " 500 ", "--rates sustained prices every row"):
+        assert part in words
+    plain = simgpu("ops", "--table", "t.csv", "--rate", "sustained", "--json", "-")
+    assert json.loads(plain.out)["bias"] < -0.3
+    assert "held by this machine" not in plain.err
+    peak = simgpu("ops", "--table", "t.csv", "--rates", "peak", "--json", "-")
+    assert json.loads(peak.out)["bias"] < json.loads(plain.out)["bias"]
+    assert "datasheet" in peak.err
+
+
+def test_measured_rates_alone_leave_the_rest_out(simgpu, tmp_path):
+    (tmp_path / "t.csv").write_text("id,gpu,dtype,m,n,k,time_us\na,H100-NVL-94GB,bf16,8192,8192,8192,2000\n")
+    found = report(simgpu, "--table", "t.csv", "--rates", "measured")
+    assert found["groups"] == []
+    assert found["skipped"] == [{"id": "a", "reason": "the matrix rate of H100-NVL-94GB was not measured"}]
 
 
 @pytest.mark.skipif(not TRUTH.is_dir(), reason="the measured tables are not here")

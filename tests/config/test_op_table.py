@@ -8,6 +8,7 @@ from simgpu.config.op_table import read_op_table, scenario_table
 from simgpu.dtypes import DType
 from simgpu.errors import ScenarioError
 from simgpu.hardware.gpu import gpu
+from simgpu.pricing.layers import price_layer
 from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound
 
 H100 = gpu("H100-SXM5-80GB")
@@ -183,10 +184,15 @@ def test_layer_tables(table):
         "id,model,hidden,heads,seq,vocab,gpu,tp,micro_batch,seq_parallel,recompute,fwd_ms,bwd_ms,precision,notes\n"
         'x,GPT 22B single layer,6144,64,2048,51200,"A100-80GB (8, NVLink3/NVSwitch)",8,4,n,none,8,12,fp16,{}\n'
     )
-    forward, backward = published(table, text.format("no flash attention")).rows
+    (layer,) = published(table, text.format("no flash attention")).layers
+    assert (layer.forward_ns, layer.backward_ns) == (8e6, 12e6)
+    assert layer.scenario["parallel"] == {"tp": 8, "sequence_parallel": False}
+    forward, backward = price_layer(layer)
     assert (forward.group, backward.group) == ("layer.forward", "layer.backward")
     assert 6e6 < forward.predicted_ns < 9e6
     assert 9e6 < backward.predicted_ns < 15e6
+    faster = price_layer(layer, rates="peak")
+    assert faster[0].predicted_ns < forward.predicted_ns
     assert published(table, text.format("")).skipped[0].reason == "software generation is unstated"
 
 
@@ -214,7 +220,7 @@ def test_the_table_is_found_beside_the_scenario_and_named_among_its_files(tmp_pa
         ({"table": "absent.csv"}, "costs.table = absent.csv: there is no file absent.csv; fix: let simgpu ops"),
         ({"table": "."}, "costs.table = .: "),
         ({"rates": "fast"}, "costs.rates = fast"),
-        ({"power_cap_w": 0}, "costs.power_cap_w = 0: is zero; allowed: a number above 0"),
+        ({"power_cap_w": 0}, "costs.power_cap_w = 0: is zero; allowed: a number of watts above 0"),
         ({"power_cap_w": 701}, "costs.power_cap_w = 701: H100-SXM5-80GB cannot be capped so; allowed: 175 to 700 W"),
         ({"power_cap_w": 500, "rates": "peak"}, "costs.rates = peak: a power cap does nothing to peak rates; allowed:"),
         ({"tables": "x"}, "costs.tables"),

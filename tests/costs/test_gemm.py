@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simgpu.costs import gemm
-from simgpu.costs.gemm import FP32_ACCUMULATE_RATE, MISALIGNED_RATE, aligned, boost_tflops, gemm_constants, gemm_ns
+from simgpu.costs.gemm import EXPOSED_READ, MISALIGNED_RATE, aligned, boost_tflops, gemm_constants, gemm_ns, products_ns
 from simgpu.costs.grouped_gemm import GROUP_NS, grouped_gemm_ns
-from simgpu.costs.operating_point import operating_point
+from simgpu.costs.operating_point import at_rate, held_rate, operating_point
 from simgpu.dtypes import DType
 from simgpu.hardware.gpu import gpu
 from simgpu.workload.op import Gemm, GroupedGemm
@@ -101,15 +101,16 @@ def test_large_products_reach_nearly_the_sustained_rate(device):
     assert 0.88 < tflops(op, gemm_ns(op, device)) / device.gemm_tflops <= 1
 
 
-def test_sums_into_fp32_run_slower_and_move_more():
+def test_sums_into_fp32_wait_for_half_of_their_reading_and_move_more():
     forward, plain, fused = (square(8192, layout=layout) for layout in ("tn", "nt", "nt"))
     fused = replace(fused, accumulate_bytes=4)
     assert gemm_ns(plain, A100) == gemm_ns(forward, A100)
-    work = [gemm_ns(op, A100) - 1300 for op in (forward, fused)]
-    assert work[0] / work[1] == pytest.approx(FP32_ACCUMULATE_RATE)
+    read_ns = 4 * 8192**2 / (2039 * 0.869)
+    assert gemm_ns(fused, A100) - gemm_ns(forward, A100) == pytest.approx(EXPOSED_READ * read_ns)
+    assert gemm_ns(replace(fused, accumulate_bytes=2), A100) == gemm_ns(forward, A100)
     thin = product(8192, 8192, 64, layout="nt", accumulate_bytes=4)
     assert thin.bytes - replace(thin, accumulate_bytes=0).bytes == 6 * 8192**2
-    assert gemm_ns(thin, A100) == pytest.approx(1300 + thin.bytes / (2039 * 0.869))
+    assert gemm_ns(thin, A100) == pytest.approx(1300 + thin.bytes / (2039 * 0.869) + EXPOSED_READ * read_ns)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +206,57 @@ def test_groups_cost_a_start_each():
     assert grouped_gemm_ns(op, H100) == pytest.approx(gemm_ns(batched, H100) + 7 * GROUP_NS)
 
 
+def test_an_uneven_load_costs_where_it_fills_tiles_less_well():
+    even = GroupedGemm(name="x", groups=8, rows=8 * 256, n=108 * 256, k=7168, busiest=256)
+    uneven = replace(even, busiest=512)
+    # 512 rows are two tiles of 256, seven groups of 220 fill one each: 9 rows of tiles, of two waves, instead of 8
+    assert uneven.flops == even.flops
+    assert grouped_gemm_ns(uneven, UNTHROTTLED) / grouped_gemm_ns(even, UNTHROTTLED) == pytest.approx(9 / 8, rel=0.01)
+
+
+def test_a_weight_gradient_waits_for_the_busiest_groups_loop():
+    even = GroupedGemm(name="x", groups=8, rows=8 * 2048, n=1024, k=1024, busiest=2048, layout="nt")
+    times = [grouped_gemm_ns(replace(even, busiest=busiest), UNTHROTTLED) for busiest in (2048, 4096, 8192)]
+    assert times == sorted(times)
+    assert times[0] < times[1] < times[2]
+
+
+def test_products_of_one_size_are_a_batch():
+    op = product(1000, 3000, 777)
+    assert products_ns([op] * 5, A100) == pytest.approx(gemm_ns(replace(op, batch=5), A100))
+
+
 def test_published_machines_at_their_own_rate():
-    aic = operating_point(A100, "ai-dynamo/aiconfigurator systems data (NVIDIA, Apache-2.0)")
-    assert aic.gemm_tflops == 302
-    assert aic.name == A100.name
-    assert operating_point(H100, "ai-dynamo/aiconfigurator systems data") is H100
+    assert operating_point(B200, "MooreThreads/SimuMax docs").gemm_tflops == 1140
     assert operating_point(A100, "MooreThreads/SimuMax") is A100
+    assert operating_point(B200, "another/source") is B200
+
+
+LONG = [product(m, 8192, 8192) for m in range(2048, 16384, 1024)]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9, 1.2])
+def test_a_machines_rate_is_found_in_its_products(share):
+    truth = at_rate(A100, A100.gemm_tflops * share)
+    timed = [(op, gemm_ns(op, truth)) for op in LONG]
+    held = held_rate(A100, timed)
+    assert held.products == len(LONG)
+    assert held.gpu.gemm_tflops == pytest.approx(truth.gemm_tflops, rel=2e-3)
+    spoilt = [(op, time_ns * (3 if at < len(LONG) // 3 else 1)) for at, (op, time_ns) in enumerate(timed)]
+    assert held_rate(A100, spoilt).gpu.gemm_tflops <= held.gpu.gemm_tflops  # a third of them cannot move it far
+    assert held_rate(A100, spoilt).gpu.gemm_tflops > 0.9 * held.gpu.gemm_tflops
+
+
+def test_the_catalogues_rate_stands_within_the_spread_of_nodes_and_for_few_products():
+    near, far = at_rate(A100, A100.gemm_tflops * 1.03), at_rate(A100, A100.gemm_tflops * 0.7)
+    assert held_rate(A100, [(op, gemm_ns(op, near)) for op in LONG]) is None
+    assert held_rate(A100, [(op, gemm_ns(op, far)) for op in LONG[:9]]) is None
+    short = [product(m, 1024, 1024) for m in range(1024, 4096, 64)]
+    assert held_rate(A100, [(op, gemm_ns(op, far)) for op in short]) is None
+    wide = [replace(op, dtype=DType.FP32) for op in LONG]
+    assert held_rate(A100, [(op, 10 * gemm_ns(op, A100)) for op in wide]) is None
+
+
+def test_no_machine_holds_more_than_its_datasheet():
+    timed = [(op, gemm_ns(op, A100) / 3) for op in LONG]
+    assert held_rate(A100, timed).gpu.gemm_tflops <= A100.bf16_tflops

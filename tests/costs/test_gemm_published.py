@@ -34,5 +34,36 @@ def test_all_devices(priced):
     assert abs(bias) <= 0.03
 
 
+def test_two_machines_hold_another_rate_than_the_catalogues(priced):
+    rates = {
+        (name, group.rate.gpu.name): round(group.rate.tflops)
+        for name, found in priced.items()
+        for group in found.groups
+        if group.rate.products
+    }
+    assert set(rates) == {
+        (TABLES[0], "A100-SXM4-80GB"),
+        (TABLES[1], "B200-SXM-180GB"),
+        (TABLES[2], "B200-SXM-180GB"),
+    }
+    assert 280 < rates[TABLES[0], "A100-SXM4-80GB"] <= 302
+    assert 1080 < rates[TABLES[1], "B200-SXM-180GB"] < 1180
+
+
 def test_all_rates_are_measured_on_operators(priced):
-    assert {group.flag for found in priced.values() for group in found.groups} == {"M"}
+    assert {group.rate.gpu.rate_flag for found in priced.values() for group in found.groups} == {"M"}
+
+
+@pytest.mark.parametrize("name", ["A100-PCIe-80GB", "B200-SXM-180GB"])
+def test_sums_into_fp32_have_no_bias_of_their_own(priced, name):
+    rows = [one for one in priced[TABLES[1]].priced if one.measured.gpu.name == name]
+    sums = [one for one in rows if one.measured.ops[0].accumulate_bytes == 4 and one.measured.ops[0].m >= 512]
+    assert len(sums) > 50
+    assert abs(mean_errors(sums)[2]) < 0.015
+
+
+def test_grouped_products(priced):
+    n, mape, bias = mean_errors(priced[TABLES[2]].priced)
+    assert n > 100
+    assert mape < 0.12
+    assert abs(bias) < 0.03

@@ -38,3 +38,20 @@ def test_multiprocessors_held_by_kind_of_transfer(kind, algorithm, ctas):
     taken = disturbance(cost, links)
     assert taken == Disturbance(ctas=ctas, hbm_bytes_per_s=25 * 10**9)
     assert disturbance(TransferCost(latency_ns=5, stream_ns=0), links) is None
+
+
+@pytest.mark.parametrize(
+    ("gb_per_s", "size", "ctas"),
+    [
+        (240, 64 << 20, 16),  # 12 links of an A100: 24 channels, 32 in powers of two, half of them for one operation
+        (370, 64 << 20, 16),  # 18 links: 36, capped at 32
+        (80, 64 << 20, 8),  # 4 links: 8 channels, which fit in 32 twice
+        (25, 64 << 20, 2),  # a single link
+        (240, 5 * 64 << 10, 5),  # parts of 64 KiB
+        (240, 1000, 1),
+    ],
+)
+def test_multiprocessors_held_by_a_send(gb_per_s, size, ctas):
+    links = (Link(name="a", kind="nvlink", bytes_per_s=gb_per_s * 10**9),)
+    cost = TransferCost(latency_ns=1, stream_ns=100, loads=(Load(link=0, bytes=size),), algorithm="p2p")
+    assert disturbance(cost, links).ctas == ctas

@@ -37,6 +37,15 @@ def test_patterns_slow_the_traffic():
     assert softmax == pytest.approx(copy / 0.8)
 
 
+def test_kernels_without_vectors_gain_nothing_from_l2():
+    size = 10**7  # well within the L2
+    assert memory_bound_ns(op(size, pattern="strided"), A100) == pytest.approx(3300 + size / (0.4 * RATE))
+    half = memory_bound_ns(op(size, pattern="half_softmax"), A100) - 3300
+    back = memory_bound_ns(op(size, pattern="half_softmax_backward"), A100) - 3300
+    assert half == pytest.approx(size / (1.6 * 0.6 * RATE))
+    assert back == pytest.approx(half * 0.6 / 0.5)
+
+
 def test_each_kernel_finds_what_the_last_one_left():
     one, three = (memory_bound_ns(op(10**9, kernels=kernels), A100) for kernels in (1, 3))
     assert three - one == pytest.approx(2 * (3300 - 0.375 * CACHED / RATE))

@@ -1,4 +1,4 @@
-"""What ops cost: those of a case, one by itself, those of a measured table. Plays nothing."""
+"""What ops cost: those of a case, one by itself, those of a measured table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from simgpu.config.case import Case
 from simgpu.config.gpu_name import find_gpu
 from simgpu.config.op_request import check_format, parse_attention, parse_gemm, request_device
+from simgpu.errors import Issue, ScenarioError, SimGPUError
 from simgpu.lower import lower
 from simgpu.lower.kernels import KernelPrices
-from simgpu.metrics.op_errors import OpErrors, price_op_table
+from simgpu.metrics.op_errors import MACHINE, TABLE_RATES, OpErrors, price_op_table
 from simgpu.metrics.op_report import OpReport, report_ops
 from simgpu.metrics.op_row import OpRow, price_ops
+from simgpu.metrics.set_aside import Skipped
 from simgpu.program import Program
 from simgpu.workload.op import Attention, Gemm
 
@@ -117,13 +119,16 @@ def one_op(
     return device.name, price_ops(tuple(asked), priced_on)
 
 
-def op_table(path: str | Path) -> OpErrors:
+def op_table(path: str | Path, *, rates: str = MACHINE) -> OpErrors:
     """Price every row of a measured op table and compare.
 
     Parameters
     ----------
     path : path
         CSV; docs/ops.md has the formats.
+    rates : str
+        ``machine``: the matrix rate that the table's own long products show, where it is not the catalogue's;
+        or ``peak``, ``sustained``, ``measured`` as in a scenario's ``costs`` block.
 
     Returns
     -------
@@ -132,9 +137,22 @@ def op_table(path: str | Path) -> OpErrors:
     Raises
     ------
     ScenarioError
-        When the file is no such table.
+        When the file is no such table, or there are no such rates.
     """
     from simgpu.config.op_table import read_op_table
 
+    rates = rates.lower()
+    if rates not in TABLE_RATES:
+        allowed = ", ".join(TABLE_RATES)
+        raise ScenarioError([Issue(field="--rates", value=rates, problem="is no choice of rates", allowed=allowed)])
     table = read_op_table(Path(path))
-    return price_op_table(table.rows, table.skipped)
+    rows, skipped = list(table.rows), list(table.skipped)
+    if table.layers:
+        from simgpu.pricing.layers import price_layer  # playing is more than pricing: loaded where it is needed
+
+        for layer in table.layers:
+            try:
+                rows += price_layer(layer, rates=rates)
+            except SimGPUError as error:
+                skipped.append(Skipped(id=layer.id, reason=str(error)))
+    return price_op_table(rows, skipped, rates=rates)
