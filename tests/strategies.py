@@ -6,18 +6,25 @@ from simgpu.config import load_cases
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, global_stages, refusal
 
 MODEL = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 8, "ffn": 512, "vocab": 1024}
-LAYOUTS = [
-    (1, 1, 2),
-    (1, 1, 8),
-    (2, 1, 2),
-    (4, 2, 1),
-    (2, 2, 2),
-    (1, 4, 2),
-    (1, 2, 4),
-    (8, 1, 1),
-    (8, 2, 1),
-    (4, 2, 2),
-    (2, 4, 2),
+EXPERTS = {"experts": 8, "experts_per_token": 2, "expert_ffn": 128}
+LAYOUTS = [  # tp, pp, cp, dp
+    (1, 1, 1, 2),
+    (1, 1, 1, 8),
+    (2, 1, 1, 2),
+    (4, 2, 1, 1),
+    (2, 2, 1, 2),
+    (1, 4, 1, 2),
+    (1, 2, 1, 4),
+    (8, 1, 1, 1),
+    (8, 2, 1, 1),
+    (4, 2, 1, 2),
+    (2, 4, 1, 2),
+    (1, 1, 2, 4),
+    (2, 1, 2, 2),
+    (1, 2, 2, 2),
+    (1, 1, 4, 1),
+    (2, 1, 4, 1),
+    (1, 4, 2, 1),
 ]
 
 HOSTS = [
@@ -31,9 +38,9 @@ HOSTS = [
 
 @st.composite
 def scenarios(draw):
-    """A scenario mapping of 2 to 16 GPUs with any product of tp, pp and dp."""
-    tp, pp, dp = draw(st.sampled_from(LAYOUTS))
-    gpus = tp * pp * dp
+    """A scenario mapping of 2 to 16 GPUs with any product of tp, pp, cp, ep and dp."""
+    tp, pp, cp, dp = draw(st.sampled_from(LAYOUTS))
+    gpus = tp * pp * cp * dp
     topologies = ["dgx-a100", "dgx-h100", "8x-a100-single-nic", "dgx-1v"]
     topology = draw(st.sampled_from(topologies + (["4x-rtx4090-pcie"] if gpus <= 4 else [])))
     per_node = 8 if topology != "4x-rtx4090-pcie" else 4
@@ -42,10 +49,14 @@ def scenarios(draw):
     microbatches = draw(st.integers(1, 8))
     schedules = [name for name in PIPELINE_SCHEDULES if _fits(name, pp, microbatches)] if pp > 1 else ["1f1b"]
     kinds = ["ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp", "hsdp", "distributed_optimizer"]
-    data_parallel = draw(st.sampled_from(kinds)) if dp > 1 else "none"
+    data_parallel = draw(st.sampled_from(kinds if dp > 1 else kinds[:-2] + kinds[-1:])) if dp * cp > 1 else "none"
+    experts = draw(st.booleans())
+    ep, expert_tp = draw(st.sampled_from(_expert_degrees(tp, cp, dp, data_parallel))) if experts else (1, None)
+    apart = ep > 1 or expert_tp is not None
+    axes = draw(st.permutations(["pp", "dp", "tp"] if cp == 1 else ["pp", "dp", "cp", "tp"]))
     return {
         "name": "random",
-        "model": {**MODEL, "tied_embeddings": draw(st.booleans())},
+        "model": {**MODEL, "tied_embeddings": draw(st.booleans()), **(EXPERTS if experts else {})},
         "cluster": {"topology": topology, "nodes": nodes, "gpus": gpus},
         "training": {
             "sequence_length": 128,
@@ -53,22 +64,48 @@ def scenarios(draw):
             "gradient_accumulation": microbatches,
             "precision": "fp16",
             "recompute": draw(st.sampled_from(["none", "selective", "full"])),
-            **draw(st.sampled_from([{}, {}, {"frozen": 0.5}, {"frozen": ["norm", "mlp"]}, {"lora": {"rank": 4}}])),
+            **draw(st.sampled_from([{}, {}, {"frozen": 0.5}, {"frozen": ["norm"]}, {"lora": {"rank": 4}}])),
+            **({"moe_imbalance": draw(st.sampled_from([1.0, 1.5]))} if experts else {}),
         },
         "parallel": {
             "tp": tp,
             "pp": pp,
             "dp": dp,
+            "cp": cp,
+            "cp_comm_type": draw(st.sampled_from(["p2p", "a2a", "all_gather"])),
+            "ep": ep,
+            **({} if expert_tp is None else {"expert_tp": expert_tp}),
             "data_parallel": data_parallel,
-            "sequence_parallel": tp > 1 and draw(st.booleans()),
+            "sequence_parallel": tp > 1 and (apart or draw(st.booleans())),
             "schedule": draw(st.sampled_from(schedules)),
             "overlap_p2p": draw(st.booleans()),
             "scatter_gather_tensors_in_pipeline": draw(st.booleans()),
-            "order": draw(st.permutations(["pp", "dp", "tp"])),
+            "order": ["pp", *[axis for axis in axes if axis not in ("pp", "tp")], "tp"] if apart else axes,
         },
         "software": draw(st.sampled_from(HOSTS)),
+        **_offload(draw, data_parallel),
         **({"fsdp": {"shard_size": 2}} if data_parallel == "hsdp" else {}),
     }
+
+
+def _expert_degrees(tp, cp, dp, data_parallel):
+    """Pairs of ep and expert_tp that the ranks have room for."""
+    found = [(ep, None) for ep in (1, 2, 4, 8) if dp * cp % ep == 0]
+    found += [(ep, 1) for ep in (1, 2, 4, 8) if tp > 1 and dp * cp > 1 and dp * cp * tp % ep == 0]
+    copies = dp // 2 if data_parallel == "hsdp" else 1  # sub-groups of two
+    return [
+        (ep, columns) for ep, columns in found if (dp * cp * (1 if columns is None else tp) // ep) % max(copies, 1) == 0
+    ]
+
+
+def _offload(draw, data_parallel):
+    """Options that keep states on the host, now and then."""
+    cpu = {"device": "cpu", "pin_memory": draw(st.booleans())}
+    if not draw(st.booleans()):
+        return {}
+    if data_parallel.startswith("zero"):
+        return {"zero": {"offload_optimizer": cpu} | ({"offload_param": cpu} if data_parallel == "zero3" else {})}
+    return {"fsdp": {"cpu_offload": True}} if data_parallel in ("fsdp1", "fsdp") else {}
 
 
 def _fits(name, pp, microbatches):

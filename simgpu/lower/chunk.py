@@ -32,6 +32,8 @@ class ChunkWriter:
     plan : DataParallelPlan
     actions : sequence of Action
         What the rank does with this stage, in order.
+    output_bytes : int
+        What the stage sent on, where that is kept until its backward.
     """
 
     emitter: Emitter
@@ -39,6 +41,7 @@ class ChunkWriter:
     parts: StageUnits
     plan: DataParallelPlan
     actions: Sequence[Action]
+    output_bytes: int = 0
     _weights: WeightGathers = field(init=False)
     _gradients: GradientReductions = field(init=False)
     _last_use: Action = field(init=False)  # of the weights
@@ -73,7 +76,8 @@ class ChunkWriter:
         self._gradients.join()
 
     def update(self) -> None:
-        """Gather what the optimizer changed on other ranks."""
+        """Drop gradients, and gather what the optimizer changed on other ranks."""
+        self._gradients.drop()
         self._weights.update()
 
     def _forward(self, action: Action) -> None:
@@ -85,6 +89,7 @@ class ChunkWriter:
             self.emitter.alloc(unit.logits_bytes, LOGITS)
             self._run(self.compiler.forward(unit), index, "forward", action)
             self._weights.release(index, upcoming, backward=False, last_microbatch=False)
+        self.emitter.alloc(self.output_bytes, ACTIVATIONS)
 
     def _backward(self, action: Action) -> None:
         self._gradients.begin_backward(action.microbatch, last_microbatch=action == self._last_gradients)
@@ -102,11 +107,16 @@ class ChunkWriter:
             if unsharded:  # the gradients are reduced when the unit's last one is there, and nothing else is
                 last = max((i for i, item in enumerate(segments) if isinstance(item, GradientReady)), default=last)
             self._run(segments[:last], index, "backward", action)
-            self.emitter.free(unit.backward_bytes, WORKING)
+            late = min(unit.late_bytes, unit.backward_bytes) if last < len(segments) else 0
+            self.emitter.free(unit.backward_bytes - late, WORKING)
             for category, size in held.items():
                 self.emitter.free(size, category)
+            if action == self._first_gradients:
+                self._gradients.keep(index)
             self._run(segments[last:], index, "backward", action)
+            self.emitter.free(late, WORKING)
             self._end_backward(index, action)
+        self.emitter.free(self.output_bytes, ACTIVATIONS)
         self._gradients.end_backward(action.microbatch)
 
     def _make_room(self, index: int, held: dict[str, int]) -> bool:
@@ -135,6 +145,7 @@ class ChunkWriter:
             self.emitter.free(unit.logits_bytes, LOGITS)
             self.emitter.free(unit.saved_bytes - saved, ACTIVATIONS)
             self._end_backward(index, action)
+        self.emitter.free(self.output_bytes, ACTIVATIONS)
 
     def _weight_gradients(self, action: Action) -> None:
         self._gradients.begin_backward(action.microbatch, last_microbatch=action == self._last_gradients)
@@ -147,6 +158,8 @@ class ChunkWriter:
             self.emitter.free(recomputed, RECOMPUTED)
             self.emitter.free(gradients, WORKING)
             self.emitter.free(saved, ACTIVATIONS)
+            if action == self._first_gradients:
+                self._gradients.keep(index)
         self._gradients.end_backward(action.microbatch)
 
     def _begin_backward(self, index: int, action: Action) -> None:

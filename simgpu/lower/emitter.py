@@ -103,6 +103,11 @@ class Emitter:
             index = len(instructions) - 1
             self._stream(HOST).append(Issue(stream=COMPUTE, instruction=index, op_ns=time_ns, launch_ns=0))
 
+    def run_python(self, name: str, ops: int, *, phase: str, microbatch: int) -> None:
+        """Let Python work for as long as it takes to issue so many ops; a replayed CUDA graph runs none."""
+        if self.host is not None and not self.host.cuda_graphs:
+            self.occupy_host(name, ops * self.host.forward_op_ns, phase=phase, microbatch=microbatch)
+
     def alloc(self, size_bytes: int, category: str, stream: str = COMPUTE) -> None:
         """Take memory at this point of a stream."""
         if size_bytes:
@@ -117,7 +122,7 @@ class Emitter:
         instructions = self._stream(stream)
         instructions.append(work)
         if self.host is not None:
-            op_ns, launch_ns = issue_costs_ns(self.host, work.phase)
+            op_ns, launch_ns = issue_costs_ns(self.host, work.phase, communicates=not isinstance(work, Compute))
             issue = Issue(stream=stream, instruction=len(instructions) - 1, op_ns=op_ns, launch_ns=launch_ns)
             self._stream(HOST).append(issue)
 
@@ -125,18 +130,23 @@ class Emitter:
         return self.streams.setdefault(name, [])
 
 
-def issue_costs_ns(host: HostCosts, phase: str) -> tuple[int, int]:
+def issue_costs_ns(host: HostCosts, phase: str, *, communicates: bool = False) -> tuple[int, int]:
     """CPU time to issue an op in a phase of the step, and for each further kernel that the op launches.
 
     Backward is issued by autograd's engine; recomputation runs forward code again, and the optimizer is Python too.
+    Collectives and messages pass through a process group whatever issues them.
 
     Examples
     --------
     >>> issue_costs_ns(HostCosts(forward_op_ns=14_000, launch_ns=5_000), "recompute")
     (14000, 5000)
+    >>> issue_costs_ns(HostCosts(collective_ns=40_000, launch_ns=5_000), "backward", communicates=True)
+    (40000, 5000)
     >>> issue_costs_ns(HostCosts(cuda_graphs=True, graph_node_ns=1_250), "backward")
     (1250, 1250)
     """
     if host.cuda_graphs:
         return host.graph_node_ns, host.graph_node_ns
+    if communicates:
+        return host.collective_ns, host.launch_ns
     return (host.backward_op_ns if phase == "backward" else host.forward_op_ns), host.launch_ns

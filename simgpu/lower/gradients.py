@@ -9,11 +9,12 @@ from simgpu.lower.emitter import Emitter
 from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.offload import gradients_to_host
 from simgpu.lower.weights import WeightGathers
-from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup
+from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup, ShardKey
 from simgpu.program import COMPUTE, Collective
 from simgpu.workload.op import MemoryBound
 
 BUCKETS = "buckets"
+GRADIENTS = "gradients"
 SEARCH_NS = 500
 """CPU time per weight to find those that took no part in forward.
 
@@ -36,18 +37,23 @@ class GradientReductions:
     weights: WeightGathers
     _at: dict[tuple[int, str], list[Reduction]] = field(default_factory=dict)
     _names: dict[int, set[str]] = field(default_factory=dict)  # unit -> gradients at which reductions start
-    _shard_of: dict[int, ShardGroup] = field(default_factory=dict)
-    _open: set[int] = field(default_factory=set)  # first units of shard groups whose gradients are held
-    _reduced: set[int] = field(default_factory=set)  # those that were reduced in this backward
+    _shards: dict[ShardKey, ShardGroup] = field(default_factory=dict)
+    _shards_of: dict[int, list[ShardGroup]] = field(default_factory=dict)
+    _open: set[ShardKey] = field(default_factory=set)  # shard groups whose gradients are held
+    _reduced: set[ShardKey] = field(default_factory=set)  # those that were reduced in this backward
     _running: deque[int] = field(default_factory=deque)  # ends of reductions that the next ones may have to wait for
     _ends: dict[str, int] = field(default_factory=dict)  # stream -> end of its last reduction, not waited for
+    _made: set[int] = field(default_factory=set)  # units whose gradients this step has
     _down: int | None = None  # arrival of the last gradients on the host, not waited for
 
     def __post_init__(self) -> None:
         for reduction in self.plan.reductions:
             self._at.setdefault((reduction.unit, reduction.parameter), []).append(reduction)
             self._names.setdefault(reduction.unit, set()).add(reduction.parameter)
-        self._shard_of = {unit: shard for shard in self.plan.shards for unit in shard.units}
+        for shard in self.plan.shards:
+            self._shards[shard.key] = shard
+            for unit in shard.units:
+                self._shards_of.setdefault(unit, []).append(shard)
 
     def marks(self, unit: int, *, last_microbatch: bool) -> frozenset[str]:
         """Names of the gradients of a unit at which a reduction starts in this backward."""
@@ -64,19 +70,31 @@ class GradientReductions:
 
     def opening(self, unit: int) -> int:
         """Bytes that ``open`` is going to take."""
-        shard = self._shard_of.get(unit)
-        return 0 if shard is None or shard.units[0] in self._open | self._reduced else shard.gradient_bytes
+        return sum(shard.gradient_bytes for shard in self._shut(unit))
 
     def open(self, unit: int) -> bool:
         """Take the memory of unsharded gradients when the first unit of a shard group runs backward.
 
         Return whether the unit is in a group.
         """
-        shard = self._shard_of.get(unit)
-        if shard is not None and shard.units[0] not in self._open | self._reduced:
-            self._open.add(shard.units[0])
+        for shard in self._shut(unit):
+            self._open.add(shard.key)
             self.emitter.alloc(shard.gradient_bytes, BUCKETS)
-        return shard is not None and shard.gradient_bytes > 0
+        return any(shard.gradient_bytes for shard in self._shards_of.get(unit, ()))
+
+    def _shut(self, unit: int) -> list[ShardGroup]:
+        """Shard groups of a unit whose gradients have not been taken in this backward."""
+        done = self._open | self._reduced
+        return [shard for shard in self._shards_of.get(unit, ()) if shard.key not in done]
+
+    def keep(self, unit: int) -> None:
+        """Take the memory of a unit's gradients, which is there from the first backward that makes them."""
+        if unit not in self._shards_of:
+            self._keep(unit, COMPUTE)
+
+    def drop(self) -> None:
+        """Drop the gradients after the optimizer (``zero_grad``)."""
+        self.emitter.free(sum(self.plan.dropped_bytes), GRADIENTS)
 
     def ready(self, unit: int, names: tuple[str, ...], *, microbatch: int) -> None:
         """Start the reductions that these gradients complete."""
@@ -99,12 +117,12 @@ class GradientReductions:
         if plan.in_flight and len(self._running) >= plan.in_flight:
             emitter.wait(self._running.popleft())
         group = None
-        if reduction.group in self._open:
+        if reduction.group is not None and reduction.group in self._open:
             self._open.remove(reduction.group)
             self._reduced.add(reduction.group)
-            group = self._shard_of[reduction.group]
+            group = self._shards[reduction.group]
             emitter.alloc(reduction.bytes, BUCKETS)  # what is sent is a copy, and the gradients go when it is made
-        self._copy("flatten gradients", reduction.copy_bytes, microbatch)
+        self._flatten(reduction, microbatch)
         if group is not None:
             emitter.free(group.gradient_bytes, BUCKETS)
         event: int = emitter.record()
@@ -126,6 +144,8 @@ class GradientReductions:
         stream = reduction.hops[-1].communicator
         self._copy("add reduced shard", reduction.add_bytes, microbatch, stream)
         end = self._ends[stream] = emitter.record(stream)
+        if reduction.group is not None:
+            self._keep(reduction.group[0], stream)
         if group is not None:
             emitter.free(reduction.bytes, BUCKETS, stream)
         arrived = gradients_to_host(emitter, plan, reduction, after=end, microbatch=microbatch)
@@ -133,6 +153,11 @@ class GradientReductions:
             emitter.wait(end)
         if arrived is not None:
             self._down = arrived
+
+    def _keep(self, unit: int, stream: str) -> None:
+        if self.plan.dropped_bytes and unit not in self._made:
+            self._made.add(unit)
+            self.emitter.alloc(self.plan.dropped_bytes[unit], GRADIENTS, stream)
 
     def _finish(self, microbatch: int) -> None:
         """Wait for the last reduction of every stream (they are in order), then copy results back."""
@@ -150,6 +175,14 @@ class GradientReductions:
         self._copy("unflatten gradients", sum(back), microbatch, kernels=len(back))
         if self.plan.host_waits:
             self.emitter.synchronize()
+
+    def _flatten(self, reduction: Reduction, microbatch: int) -> None:
+        """Copy gradients into the buffer of their reduction, each when its hook says so."""
+        if reduction.copy_bytes:
+            name, even = "flatten gradients", reduction.copy_bytes // reduction.copies
+            sizes = [even] * (reduction.copies - 1)
+            ops = [MemoryBound(name=name, bytes=size) for size in (*sizes, reduction.copy_bytes - sum(sizes))]
+            self.emitter.kernels(name, self.prices.kernels(ops), phase="backward", microbatch=microbatch)
 
     def _copy(self, name: str, size_bytes: int, microbatch: int, stream: str = COMPUTE, kernels: int = 1) -> None:
         if size_bytes:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
-from simgpu.costs.optimizer import optimizer_ops
+from simgpu.costs.optimizer import optimizer_ops, working_bytes
 from simgpu.costs.transfers import program_links
 from simgpu.hardware.cluster import Cluster
+from simgpu.lower.communicators import EXPERT_AXES, accounting_axis, communicator_axes, groups_along
 from simgpu.lower.host import issuing_host, norm_is_read
 from simgpu.lower.kernels import KernelPrices
-from simgpu.lower.offload import HOST_STREAMS, host_bytes
+from simgpu.lower.offload import host_bytes
 from simgpu.lower.overheads import COMMUNICATOR_BYTES, CONTEXT_BYTES, dummy_gradient_bytes, workspace_bytes
 from simgpu.lower.pipeline import PipelineScript, pipeline_script
 from simgpu.lower.recompute import mixed, recomputed
@@ -19,7 +21,7 @@ from simgpu.lower.role import Chunk, RoleWriter
 from simgpu.lower.stage_plan import stage_plan
 from simgpu.lower.stage_units import StageUnits, model_stage, synthetic_stage
 from simgpu.lower.threads import threaded_roles
-from simgpu.lower.transfers import mark_disturbances, price_transfers
+from simgpu.lower.transfers import mark_disturbances, price_transfers, with_messages_of
 from simgpu.parallel.data_parallel import SHARDED_WEIGHTS, StageWeights
 from simgpu.parallel.data_parallel.plan import shard_elements
 from simgpu.parallel.mesh import Mesh
@@ -27,7 +29,7 @@ from simgpu.parallel.pipeline import pipeline_schedule
 from simgpu.parallel.placement import Placement
 from simgpu.parallel.stages import partition_layers
 from simgpu.parallel.strategy import Strategy
-from simgpu.program import HOST, Communicator, Group, Program, Rank, Role
+from simgpu.program import Communicator, Group, Program, Rank, Role
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import model_units
 from simgpu.workload.fp8 import kept_copy_bytes
@@ -37,9 +39,6 @@ from simgpu.workload.op import MemoryBound
 from simgpu.workload.software import DEFAULT, HostCosts, Software
 from simgpu.workload.synthetic import SyntheticModel, synthetic_units
 from simgpu.workload.training import Training
-
-EXPERT_AXES = frozenset({"ep", "edp", "etp"})
-"""Axes of the mesh that the experts are laid out on."""
 
 
 def lower(
@@ -90,8 +89,15 @@ def lower(
     schedule = pipeline_schedule(strategy, training.accumulation)
     placement = schedule.placement
     stages = _stages(model, training, strategy, software, placement, gradient_buffers=nothing.store.zeroed)
-    chunks = tuple(Chunk(parts=stage, plan=stage_plan(stage, training, strategy)) for stage in stages)
-    axes = _communicator_axes(chunks, placement, training, strategy)
+    chunks = tuple(
+        Chunk(
+            parts=stage,
+            plan=stage_plan(stage, training, strategy),
+            output_bytes=0 if strategy.megatron or stage is stages[-1] else stage.message_bytes,  # Megatron drops it
+        )
+        for stage in stages
+    )
+    axes = communicator_axes(chunks, placement, training, strategy)
     prices = prices or KernelPrices(cluster.gpu(0))
     host = issuing_host(model, software.host)
     script = pipeline_script(schedule, overlap=strategy.overlap_p2p)
@@ -109,16 +115,16 @@ def lower(
     for name, mesh_axes in axes.items():
         grid = expert_mesh if EXPERT_AXES.intersection(mesh_axes) else mesh
         for along in grid.groups(*mesh_axes):
-            for members in _groups(name, along, placement):
+            for members in groups_along(name, along, chunks, placement):
                 for rank in members:
                     bindings[rank][name] = len(groups)
                 groups.append(Group(communicator=name, members=members))
-    ranks = tuple(
-        Rank(role=min(rank, 1) if threaded else mesh.coordinates(rank)["pp"], groups=bindings[rank], members=(rank,))
-        for rank in range(mesh.size)
-    )
+    stage_of = [min(rank, 1) for rank in range(mesh.size)] if threaded else mesh.along("pp")
+    ranks = tuple(Rank(role=stage_of[rank], groups=bindings[rank], members=(rank,)) for rank in range(mesh.size))
     links = () if network_free else program_links(cluster)
     transfers = price_transfers(cluster, roles, ranks, groups, free=network_free, nccl=nccl)
+    if isinstance(model, SyntheticModel) and model.message_ns is not None:
+        transfers = with_messages_of(transfers, model.message_ns)
     disturbances, transfers = mark_disturbances(transfers, links)
     return Program(
         roles=roles,
@@ -127,7 +133,7 @@ def lower(
         communicators={
             name: Communicator(
                 name=name,
-                axis=_accounting_axis(name, mesh_axes),
+                axis=accounting_axis(name, mesh_axes),
                 spans_stages="pp" in mesh_axes and strategy.pp > 1,
             )
             for name, mesh_axes in axes.items()
@@ -150,7 +156,7 @@ def _stages(
 ) -> tuple[StageUnits, ...]:
     if isinstance(model, SyntheticModel):
         return tuple(synthetic_stage(unit, index) for index, unit in enumerate(synthetic_units(model)))
-    apart = strategy.replicas > 1 or strategy.offloads
+    apart = strategy.copies > 1 or strategy.offloads
     sharded = apart and strategy.data_parallel in SHARDED_WEIGHTS  # gathered in the compute precision
 
     def units(training: Training) -> ModelUnits:
@@ -172,59 +178,18 @@ def _stages(
     parts, again = units(training), recomputed(training, partition)
     if 0 < len(again) < model.layers:
         parts = mixed(parts, units(replace(training, recompute="none")), again)
-    stages, first_layer = [], 0
-    together = placement.stages_on(0)[-1] == placement.stages - 1
+    stages: list[StageUnits] = []
+    first_layer, received = 0, 0
     for stage in partition:
-        stages.append(model_stage(parts, stage, first_layer, together=together))
-        first_layer += stage.blocks
-    return tuple(stages)
-
-
-def _groups(name: str, along: tuple[int, ...], placement: Placement) -> tuple[tuple[int, ...], ...]:
-    """Return the groups of a communicator among the ranks along its axes: mostly all of them."""
-    if name == "embedding":
-        return ((along[placement.rank(0)], along[placement.rank(placement.stages - 1)]),)
-    if name == "mirror":
-        return tuple(zip(along[: len(along) // 2], reversed(along[len(along) // 2 :]), strict=True))
-    return (along,)
-
-
-def _accounting_axis(name: str, mesh_axes: tuple[str, ...]) -> str:
-    """Return the class of a communicator's transfers: replicas count as dp, those along cp too."""
-    if name in HOST_STREAMS or name == HOST:
-        return "host"
-    if "pp" in mesh_axes:
-        return "pp"
-    if mesh_axes == ("tp",):
-        return "tp"
-    return name if name in ("cp", "ep") else "dp"
-
-
-def _communicator_axes(
-    chunks: tuple[Chunk, ...], placement: Placement, training: Training, strategy: Strategy
-) -> dict[str, tuple[str, ...]]:
-    """Communicators in use and the mesh axes that each of their groups runs along.
-
-    The gradient norm is summed over the axes along which ranks hold different gradients.
-    """
-    axes = dict(strategy.mesh_axes)
-    if strategy.threaded:
-        return axes | {HOST: axes["dp"]}
-    if strategy.offloads:
-        axes = {"dp": ("dp",), **axes} | dict.fromkeys(HOST_STREAMS, ())
-    if any(chunk.parts.tied_elements for chunk in chunks):
-        axes["embedding"] = ("pp",)
-    if placement.mirrored_from is not None and any(chunk.parts.weights.elements for chunk in chunks):
-        axes["mirror"] = ("pp",)
-    shards = max(chunk.plan.gradient_shards for chunk in chunks)
-    sharded = "dp_shard" if strategy.divided and shards == strategy.for_weights.dp_shard else "dp"
-    different = {"pp": strategy.pp > 1, "tp": strategy.tp > 1, sharded: shards > 1}
-    norm = tuple(mesh_axis for axis, differs in different.items() if differs for mesh_axis in axes[axis])
-    if strategy.ep > 1 and shards == 1:  # gradients of experts differ within the replicas
-        norm = tuple(axis for axis, degree in strategy.expert_mesh_degrees.items() if degree > 1 and axis != "edp")
-    if norm and training.optimizer != "none" and any(chunk.plan.optimizer_elements for chunk in chunks):
-        axes["norm"] = norm
-    return axes
+        here = [stages[s] for s in placement.stages_on(placement.rank(stage.index)) if s < stage.index]
+        held = frozenset(name for earlier in here for name in earlier.copies)
+        stages.append(model_stage(parts, stage, first_layer, held=held, received_bytes=received))
+        first_layer, received = first_layer + stage.blocks, stages[-1].message_bytes
+    holders = Counter(name for stage in stages for name in stage.copies)
+    return tuple(
+        replace(stage, tied_elements=sum(size for name, size in stage.copies.items() if holders[name] > 1))
+        for stage in stages
+    )
 
 
 def _role(
@@ -250,15 +215,15 @@ def _role(
 
     replicated = strategy.sequence_parallel and strategy.tp > 1
     kept_fp8 = sum(0 if chunk.plan.shards else chunk.parts.fp8_elements for chunk in held.values())
-    message_bytes = max(chunk.parts.message_bytes for chunk in chunks)
+    messages_bytes = tuple(chunk.parts.message_bytes for chunk in chunks)
     scattered = strategy.scatter_gather and strategy.tp > 1 and not strategy.sequence_parallel
     writer = RoleWriter(
         prices=prices,
         script=script,
         rank=rank,
         chunks=held,
-        message_bytes=-(-message_bytes // strategy.tp) if scattered else message_bytes,
-        gathered_bytes=message_bytes if scattered else 0,
+        messages_bytes=messages_bytes,
+        scattered=strategy.tp if scattered else 1,
         optimizer=(
             *optimizer_ops(
                 sum(plan.optimizer_elements for plan in plans),
@@ -268,6 +233,12 @@ def _role(
                 software=software,
             ),
             *_fp8_copies(kept_fp8, training, sum(part.fp8_tensors for part in parts)),
+        ),
+        optimizer_bytes=working_bytes(
+            sum(plan.optimizer_elements for plan in plans),
+            max((_largest(chunk) for chunk in held.values()), default=0),
+            training,
+            software,
         ),
         norm=norm,
         replicated_bytes=reduced_bytes(lambda part: part.replicated_elements) if replicated else 0,
@@ -281,13 +252,13 @@ def _role(
         "weights": sum(plan.weights_bytes for plan in plans)
         + kept_copy_bytes(kept_fp8)
         + sum(part.buffer_bytes for part in parts),
-        "gradients": sum(plan.gradients_bytes for plan in plans),
+        "gradients": sum(plan.gradients_bytes - sum(plan.dropped_bytes) for plan in plans),
         "optimizer": sum(plan.optimizer_bytes for plan in plans),
         "buckets": sum(plan.buckets_bytes for plan in plans),
         "dummy gradients": dummy_gradient_bytes(
             [unit for part in parts for unit in part.units], software, training.precision.bytes
         ),
-        "workspaces": workspace_bytes(prices.gpu, software) + (strategy.tp * message_bytes if replicated else 0),
+        "workspaces": workspace_bytes(prices.gpu, software) + (strategy.tp * max(messages_bytes) if replicated else 0),
         "context": CONTEXT_BYTES,
         "communication": COMMUNICATOR_BYTES if strategy.world_size > 1 else 0,
     }
@@ -302,6 +273,12 @@ def _role(
         device=prices.gpu.name,
         host_bytes=host_bytes(plans),
     )
+
+
+def _largest(chunk: Chunk) -> int:
+    """Return the elements of a stage's largest weight that one rank updates."""
+    largest = max((weight.elements for weight in chunk.parts.weights.gradients), default=0)
+    return shard_elements(largest, chunk.plan.gradient_shards)
 
 
 def _fp8_copies(elements: int, training: Training, tensors: int) -> tuple[MemoryBound, ...]:

@@ -10,7 +10,6 @@ from simgpu.lower.emitter import Emitter
 from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup
 from simgpu.parallel.data_parallel.buckets import split_elements
 from simgpu.parallel.data_parallel.offload import SUB_GROUP_ELEMENTS, HostOffload
-from simgpu.parallel.data_parallel.plan import shard_elements
 from simgpu.program import Collective
 
 CPU: Final = "cpu"
@@ -28,7 +27,7 @@ def gradients_to_host(
     emitter : Emitter
     plan : DataParallelPlan
     reduction : Reduction
-        What was reduced; of all that a backward reduces, its share in bytes goes now.
+        What was reduced; this rank's part goes.
     after : int
         Event of its end.
     microbatch : int
@@ -36,8 +35,7 @@ def gradients_to_host(
     offload = plan.offload
     if offload is None or not offload.gradient_bytes:
         return None
-    total = plan.optimizer_elements * offload.gradient_bytes
-    size = -(-total * reduction.bytes // sum(other.bytes for other in plan.reductions))
+    size = reduction.kept_elements * offload.gradient_bytes
     if offload.summed_on_gpu and plan.reduce_every_microbatch and microbatch > 0:
         after = _copy(emitter, TO_GPU, "fetch summed gradients", size, offload.pinned_states, after, microbatch)
     return _copy(emitter, TO_HOST, "gradients to host", size, offload.pinned_states, after, microbatch)
@@ -70,7 +68,7 @@ def fetch_shard(
     offload = plan.offload
     if offload is None or not offload.fetched_bytes:
         return None
-    size = shard_elements(group.elements, offload.shards) * offload.fetched_bytes
+    size = group.shard_elements * offload.fetched_bytes
     stream = READ if offload.weights_on_ssd else TO_GPU
     for event in after:
         emitter.wait(event, stream)

@@ -79,17 +79,18 @@ class PipelineMessages:
     script : PipelineScript
     rank : int
         Pipeline rank.
-    message_bytes : int
-    gathered_bytes : int
-        Megatron's scatter-gather: a rank sends its share of the tensor, and an all-gather of this many bytes over the
-        tensor-parallel group makes it whole. 0 when ranks send what they need.
+    messages_bytes : tuple of int
+        What each stage hands on to the next, whose gradient comes back.
+    scattered : int
+        Megatron's scatter-gather: a rank of so many sends its share of the tensor, and an all-gather over the
+        tensor-parallel group makes it whole. 1 when ranks send what they need.
     """
 
     emitter: Emitter
     script: PipelineScript
     rank: int
-    message_bytes: int
-    gathered_bytes: int = 0
+    messages_bytes: tuple[int, ...]
+    scattered: int = 1
     _pending: list[int] = field(default_factory=list)  # events of a batch
     _received: dict[Action, int] = field(default_factory=dict)  # what needs a message -> event of its arrival
     _slots: dict[Action, Slot] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class PipelineMessages:
             + (f" of stage {sender}" if several else ""),
             communicator="pp",
             peer=message.peer,
-            bytes=self.message_bytes,
+            bytes=-(-self._bytes(sender, forward) // self.scattered),
             tag=f"{'F' if forward else 'B'}{sender}.{message.microbatch}",
             phase=_phase(forward),
             microbatch=message.microbatch,
@@ -136,7 +137,7 @@ class PipelineMessages:
             if received is not None:
                 self.emitter.wait(received)
                 waited.add(received)
-                if self.gathered_bytes:
+                if self.scattered > 1:
                     self._gather(made)
         self.finish(waited)
 
@@ -156,13 +157,18 @@ class PipelineMessages:
             return None
         return self._begins[place] if place < len(self._begins) else self.emitter.record()
 
+    def _bytes(self, sender: int, forward: bool) -> int:
+        """Whole size of what a stage sends: its output, or the gradient of its input."""
+        return self.messages_bytes[sender if forward else sender - 1]
+
     def _gather(self, action: Action) -> None:
-        phase = _phase(action.kind == "F")
+        forward = action.kind == "F"
+        phase, sender = _phase(forward), action.stage - 1 if forward else action.stage + 1
         gather = Collective(
             name=f"gather {phase} {action.microbatch}",
             communicator="tp",
             kind="all_gather",
-            bytes=self.gathered_bytes,
+            bytes=self._bytes(sender, forward),
             phase=phase,
             microbatch=action.microbatch,
         )

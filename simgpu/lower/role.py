@@ -20,6 +20,7 @@ from simgpu.workload.op import MemoryBound
 from simgpu.workload.software import HostCosts
 
 NORM_BYTES = 4  # one fp32 number
+TEMPORARIES = "optimizer temporaries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Chunk:
 
     parts: StageUnits
     plan: DataParallelPlan
+    output_bytes: int = 0  # what it sends on, where that is kept until its backward
 
 
 @dataclass(slots=True)
@@ -43,8 +45,11 @@ class RoleWriter:
         The stages that the rank holds.
     optimizer : tuple of MemoryBound
         The optimizer step, up to ``grad_norm`` before the norm's reduction. Empty without an optimizer.
-    message_bytes, gathered_bytes : int
+    messages_bytes : tuple of int
+    scattered : int
         As `PipelineMessages` has them.
+    optimizer_bytes : int
+        Tensors that exist only while the optimizer updates.
     norm : bool
         The norm needs a reduction over other ranks.
     replicated_bytes : int
@@ -63,13 +68,14 @@ class RoleWriter:
     script: PipelineScript
     rank: int
     chunks: Mapping[int, Chunk]
-    message_bytes: int
+    messages_bytes: tuple[int, ...]
     optimizer: tuple[MemoryBound, ...]
     norm: bool
     replicated_bytes: int
     tied_bytes: int
+    optimizer_bytes: int = 0
     mirrored_bytes: int = 0
-    gathered_bytes: int = 0
+    scattered: int = 1
     host: HostCosts | None = None
     norm_read: bool = False
     emitter: Emitter = field(init=False)
@@ -79,11 +85,16 @@ class RoleWriter:
 
     def write(self) -> Mapping[str, tuple[Instruction, ...]]:
         """Return the streams of one step."""
-        messages = PipelineMessages(self.emitter, self.script, self.rank, self.message_bytes, self.gathered_bytes)
+        messages = PipelineMessages(self.emitter, self.script, self.rank, self.messages_bytes, self.scattered)
         compiler, order = SegmentCompiler(self.prices), self.script.schedule.order(self.rank)
         writers = {
             stage: ChunkWriter(
-                self.emitter, compiler, chunk.parts, chunk.plan, [action for action in order if action.stage == stage]
+                self.emitter,
+                compiler,
+                chunk.parts,
+                chunk.plan,
+                [action for action in order if action.stage == stage],
+                chunk.output_bytes,
             )
             for stage, chunk in self.chunks.items()
         }
@@ -122,7 +133,9 @@ class RoleWriter:
         if any(plan.offload is not None and plan.offload.update_elements for plan in plans):
             host_step(emitter, plans)
         else:
+            emitter.alloc(self.optimizer_bytes, TEMPORARIES)
             emitter.kernels("optimizer", self.prices.kernels(ops[norm:]), phase="optimizer")
+            emitter.free(self.optimizer_bytes, TEMPORARIES)
             store_weights(emitter, plans)
 
     def _blocking(self, communicator: str, name: str, kind: str, size_bytes: int) -> None:

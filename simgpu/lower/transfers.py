@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.costs.host_copy import HOST_KINDS, host_transfer
 from simgpu.costs.interference import COPY_ENGINE, disturbance
 from simgpu.costs.send_ring import ring_of_sends
 from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
+from simgpu.lower.placed import Place, PlacedTransfers, Signature, alike_groups, place_of
 from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
 
 FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
@@ -24,8 +27,8 @@ def price_transfers(
     *,
     free: bool,
     nccl: NcclSettings = CURRENT,
-) -> dict[tuple[int, TransferKey], TransferCost]:
-    """Cost of each distinct transfer of each group.
+) -> PlacedTransfers:
+    """Cost of each distinct transfer of each group; groups that lie alike are priced once.
 
     Parameters
     ----------
@@ -35,14 +38,23 @@ def price_transfers(
         Version and settings of NCCL.
     """
     wanted = [_keys(role) for role in roles]
-    prices = {}
+    role_of = np.array([rank.role for rank in ranks], np.int64)
+    alike: dict[tuple[str, tuple[int, ...], Signature], tuple[list[int], list[Place]]] = {}
+    priced: dict[Signature, tuple[Group, Place]] = {}  # one group of each place
     for index, group in enumerate(groups):
-        keys = dict.fromkeys(
-            key for member in group.members for key in wanted[ranks[member].role].get(group.communicator, ())
-        )
-        for key in keys:
-            prices[index, key] = _alone(cluster, group, key) if free else _price(cluster, group, key, nccl)
-    return prices
+        played = tuple(dict.fromkeys(role_of[list(group.members)].tolist()))
+        place = Place(signature=()) if free else place_of(cluster, group.members, index)
+        found = alike.setdefault((group.communicator, played, place.signature), ([], []))
+        priced.setdefault(place.signature, (group, place))
+        found[0].append(index)
+        found[1].append(place)
+    kinds = []
+    for (communicator, played, signature), (indices, places) in alike.items():
+        first, where = priced[signature]
+        keys = dict.fromkeys(key for role in played for key in wanted[role].get(communicator, ()))
+        costs = {key: _alone(cluster, first, key) if free else _price(cluster, first, key, nccl) for key in keys}
+        kinds.append(alike_groups(cluster, where, places, indices, costs))
+    return PlacedTransfers(cluster=cluster, kinds=tuple(kinds))
 
 
 def _alone(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
@@ -52,25 +64,53 @@ def _alone(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:
     return replace(host_transfer(cluster, group.members[0], key.kind, key.bytes), loads=())
 
 
+def with_messages_of(transfers: PlacedTransfers, message_ns: int) -> PlacedTransfers:
+    """Return the transfers with a given time for every message from stage to stage, which then shares no link.
+
+    Parameters
+    ----------
+    transfers : PlacedTransfers
+    message_ns : int, nanoseconds
+    """
+    given = TransferCost(latency_ns=message_ns, stream_ns=0, algorithm="given", source="given")
+    return transfers.changed(
+        {
+            place: {key: given if key.source >= 0 else cost for key, cost in kind.costs.items()}
+            for place, kind in enumerate(transfers.kinds)
+        }
+    )
+
+
 def mark_disturbances(
-    transfers: Mapping[tuple[int, TransferKey], TransferCost], links: tuple[Link, ...]
-) -> tuple[tuple[Disturbance, ...], dict[tuple[int, TransferKey], TransferCost]]:
+    transfers: PlacedTransfers, links: Sequence[Link]
+) -> tuple[tuple[Disturbance, ...], PlacedTransfers]:
     """List what the transfers take from their GPUs, worst last, and tell each transfer its places in the list.
 
     Copies to and from the host take next to nothing: copy engines run them.
     """
-    taken = {
-        (group, key): None if key.kind in HOST_KINDS else disturbance(cost, links)
-        for (group, key), cost in transfers.items()
-    }
-    moving = {found for found in taken.values() if found is not None}
+    known: dict[tuple[int, int, str], Disturbance | None] = {}  # alike groups share their loads
+
+    def taken_by(key: TransferKey, cost: TransferCost) -> Disturbance | None:
+        if key.kind in HOST_KINDS:
+            return None
+        same = (id(cost.loads), cost.stream_ns, cost.algorithm)
+        if same not in known:
+            known[same] = disturbance(cost, links)
+        return known[same]
+
+    taken = [{key: taken_by(key, cost) for key, cost in kind.costs.items()} for kind in transfers.kinds]
+    moving = {found for kind in taken for found in kind.values() if found is not None}
     listed = tuple(sorted(moving | {_spinning(found) for found in moving}))
     place: dict[Disturbance | None, int] = {found: index for index, found in enumerate(listed)}
     place[None] = -1
-    return listed, {
-        name: replace(cost, disturbance=place[found], spinning=-1 if found is None else place[_spinning(found)])
-        for (name, cost), found in zip(transfers.items(), taken.values(), strict=True)
+    marked = {
+        number: {
+            key: replace(cost, disturbance=place[found], spinning=-1 if found is None else place[_spinning(found)])
+            for (key, cost), found in zip(kind.costs.items(), taken[number].values(), strict=True)
+        }
+        for number, kind in enumerate(transfers.kinds)
     }
+    return listed, transfers.changed(marked)
 
 
 def _spinning(moving: Disturbance) -> Disturbance:

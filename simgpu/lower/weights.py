@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.offload import fetch_shard
-from simgpu.parallel.data_parallel import DataParallelPlan, Gather, ShardGroup, WeightUpdate
+from simgpu.parallel.data_parallel import DataParallelPlan, Gather, ShardGroup, ShardKey, WeightUpdate
 from simgpu.program import COMPUTE, HOST, Collective
 from simgpu.workload.op import MemoryBound
 
 GATHERED = "gathered"
+HOOK_OPS = 4
+"""What the hooks around a module that gathers its own weights cost, in ops that forward code issues: 50 to 100 us of
+Python (PHYSICS section 5), where an op takes 20."""
 IN_FLIGHT = 2  # dropped groups whose end FSDP 1 does not wait for: pytorch/pytorch fsdp/_limiter_utils.py
 
 
@@ -37,8 +40,8 @@ class WeightGathers:
     prices: KernelPrices
     plan: DataParallelPlan
     names: Sequence[str]
-    _group_of: dict[int, ShardGroup] = field(default_factory=dict)
-    _live: dict[int, int | None] = field(default_factory=dict)  # first unit of group -> event not yet waited for
+    _groups_of: dict[int, list[ShardGroup]] = field(default_factory=dict)
+    _live: dict[ShardKey, int | None] = field(default_factory=dict)  # group -> event not yet waited for
     _coming: int = 0  # elements that are gathered and not used yet
     _whole: int = 0  # elements of all live groups
     _entry: int | None = None  # point of the compute stream that no gather of this forward may overtake
@@ -49,7 +52,9 @@ class WeightGathers:
     _dispatched: dict[int, int] = field(default_factory=dict)  # id of an update -> event
 
     def __post_init__(self) -> None:
-        self._group_of = {unit: group for group in self.plan.shards for unit in group.units}
+        for group in self.plan.shards:
+            for unit in group.units:
+                self._groups_of.setdefault(unit, []).append(group)
 
     def begin(self) -> None:
         """Start a step: bring buffers in line with the first rank's, and expect the weights that others updated."""
@@ -71,23 +76,25 @@ class WeightGathers:
                 self._entry = self.emitter.record()
                 self._copied.clear()
             self._await_updates(unit, microbatch)
-        group = self._group_of.get(unit)
-        if group is not None and _used(group, phase):
+        groups = [group for group in self._groups_of.get(unit, ()) if _used(group, phase)]
+        for group in groups:
+            self.emitter.run_python("module hooks", HOOK_OPS * group.hooked, phase=phase, microbatch=microbatch)
             self._issue(group, phase, microbatch)
-            event = self._live[group.units[0]]
-            if event is not None:
-                self.emitter.wait(event)
-                self._live[group.units[0]] = None
-                self._coming -= group.elements
-                gather = _gather(group, phase)
-                if gather.copy_out_bytes:
-                    self._copy("spread gathered weights", gather.copy_out_bytes, phase, microbatch)
-                if self.plan.prefetch.hold == "copies":
-                    self._copied.append(self.emitter.record())
+        arriving = [(group, event) for group in groups if (event := self._live[group.key]) is not None]
+        for group, event in arriving:
+            self.emitter.wait(event)
+            self._live[group.key] = None
+            self._coming -= group.elements
+            gather = _gather(group, phase)
+            if gather.copy_out_bytes:
+                self._copy("spread gathered weights", gather.copy_out_bytes, phase, microbatch)
+        if arriving and self.plan.prefetch.hold == "copies":
+            self._copied.append(self.emitter.record())
         prefetch = self.plan.prefetch
-        if prefetch.forward if phase == "forward" else prefetch.backward == "pre":
+        asks = "post" if prefetch.backward == "pre" and unit in prefetch.late else prefetch.backward
+        if prefetch.forward if phase == "forward" else asks == "pre":
             self._fetch_ahead(upcoming, phase, microbatch)
-        self._after = (tuple(upcoming), microbatch) if phase == "backward" and prefetch.backward == "post" else None
+        self._after = (tuple(upcoming), microbatch) if phase == "backward" and asks == "post" else None
 
     def before_reduction(self) -> None:
         """Fetch what follows a unit whose backward has been issued, before its reduction takes the stream."""
@@ -98,14 +105,16 @@ class WeightGathers:
 
     def release(self, unit: int, remaining: Sequence[int], *, backward: bool, last_microbatch: bool) -> None:
         """Drop a unit's weights when no later unit of this pass needs them."""
-        group = self._group_of.get(unit)
-        if group is None or group.units[0] not in self._live:
-            return
+        for group in self._groups_of.get(unit, ()):
+            if group.key in self._live:
+                self._drop(group, remaining, backward=backward, last_microbatch=last_microbatch)
+
+    def _drop(self, group: ShardGroup, remaining: Sequence[int], *, backward: bool, last_microbatch: bool) -> None:
         keep = self.plan.keep_gathered and not (backward and last_microbatch)
         if group.backward and (keep or not (backward or group.reshard)):
             return
         if not any(other in remaining for other in group.units):
-            del self._live[group.units[0]]
+            del self._live[group.key]
             self._whole -= group.elements
             self.emitter.free(group.bytes, GATHERED)
             if self.plan.prefetch.hold == "freed":
@@ -150,15 +159,15 @@ class WeightGathers:
         for unit in upcoming:
             if self._coming >= prefetch.ahead_elements:
                 return
-            group = self._group_of.get(unit)
-            if group is None or group.units[0] in self._live or not _used(group, phase):
-                continue
-            if prefetch.live_elements is not None and self._whole + group.elements > prefetch.live_elements:
-                return
-            self._issue(group, phase, microbatch)
+            for group in self._groups_of.get(unit, ()):
+                if group.key in self._live or not _used(group, phase):
+                    continue
+                if prefetch.live_elements is not None and self._whole + group.elements > prefetch.live_elements:
+                    return
+                self._issue(group, phase, microbatch)
 
     def _issue(self, group: ShardGroup, phase: str, microbatch: int) -> None:
-        if group.units[0] in self._live:
+        if group.key in self._live:
             return
         emitter, gather = self.emitter, _gather(group, phase)
         stream = gather.communicator
@@ -178,7 +187,7 @@ class WeightGathers:
             phase=phase,
             microbatch=microbatch,
         )
-        self._live[group.units[0]] = emitter.transfer(stream, collective, after=None)
+        self._live[group.key] = emitter.transfer(stream, collective, after=None)
         self._coming += group.elements
         self._whole += group.elements
 

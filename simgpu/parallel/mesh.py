@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mesh:
@@ -40,11 +42,23 @@ class Mesh:
             rank //= degree
         return {axis: found[axis] for axis in self.degrees}
 
+    def along(self, axis: str) -> list[int]:
+        """Position of every rank on an axis.
+
+        Examples
+        --------
+        >>> Mesh(degrees={"pp": 2, "tp": 2}).along("pp")
+        [0, 0, 1, 1]
+        """
+        inner = prod(list(self.degrees.values())[list(self.degrees).index(axis) + 1 :])
+        found: list[int] = (np.arange(self.size) // inner % self.degrees[axis]).tolist()
+        return found
+
     def groups(self, *axes: str) -> tuple[tuple[int, ...], ...]:
         """Ranks that agree on all other axes, in rank order; groups ordered by their first rank."""
-        by_rest: dict[tuple[int, ...], list[int]] = {}
-        for rank in range(self.size):
-            where = self.coordinates(rank)
-            rest = tuple(value for axis, value in where.items() if axis not in axes)
-            by_rest.setdefault(rest, []).append(rank)
-        return tuple(sorted(tuple(ranks) for ranks in by_rest.values()))
+        names = list(self.degrees)
+        along = [place for place, name in enumerate(names) if name in axes]
+        rest = [place for place in range(len(names)) if place not in along]
+        grid = np.arange(self.size).reshape(tuple(self.degrees.values()))
+        size = prod(self.degrees[names[place]] for place in along)
+        return tuple(map(tuple, grid.transpose(*rest, *along).reshape(-1, size).tolist()))

@@ -10,7 +10,11 @@ from simgpu.errors import Issue, ScenarioError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of the pipeline: ``blocks`` transformer blocks, the embedding if first, the head if last."""
+    """One stage of the pipeline: ``blocks`` layers, the embedding if first, the head if last.
+
+    A stage may have no layers: the first one then holds just the embedding, the last one just the head, as Megatron's
+    pipeline layouts allow (NVIDIA/Megatron-LM core/transformer/pipeline_parallel_layer_layout.py).
+    """
 
     index: int
     blocks: int
@@ -37,6 +41,8 @@ def partition_layers(layers: int, stages: int, layers_per_stage: Sequence[int] |
     --------
     >>> [stage.blocks for stage in partition_layers(6, 3)]
     [2, 2, 2]
+    >>> [stage.blocks for stage in partition_layers(6, 3, [0, 3, 3])]  # the embedding alone
+    [0, 3, 3]
     """
     if layers_per_stage is None:
         if layers % stages:

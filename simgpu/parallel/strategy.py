@@ -213,16 +213,32 @@ class Strategy:
         return replace(self, dp=self.replicas, dp_shard=shard)
 
     @property
+    def copies(self) -> int:
+        """Copies of the weights, or of the experts where there are more of them."""
+        return max(self.replicas, self.expert_replicas) if self.experts_apart else self.replicas
+
+    @property
     def for_experts(self) -> Strategy:
         """Return how data parallelism of the experts sees this, among those that hold the same ones.
+
+        Under hybrid sharding the sub-groups keep a copy of the experts each.
 
         Examples
         --------
         >>> strategy = Strategy(dp=4, cp=2, ep=4)
         >>> strategy.for_weights.dp, strategy.for_experts.dp
         (8, 2)
+        >>> hybrid = Strategy(dp=8, dp_shard=4, ep=2, data_parallel="hsdp").for_experts
+        >>> hybrid.dp, hybrid.dp_shard
+        (4, 2)
         """
-        return replace(self, dp=self.expert_replicas, dp_shard=None)
+        shard = self.expert_replicas // self.sub_groups if self.sub_groups > 1 else None
+        return replace(self, dp=self.expert_replicas, dp_shard=shard)
+
+    @property
+    def sub_groups(self) -> int:
+        """Copies of the states under hybrid sharding; 1 for other kinds of data parallelism."""
+        return self.dp // self.dp_shard if self.data_parallel == "hsdp" and self.divided and self.dp_shard else 1
 
     @property
     def mesh_degrees(self) -> Mapping[str, int]:
@@ -246,16 +262,21 @@ class Strategy:
         """Axes of the same ranks as the experts are laid out on them, slowest first.
 
         Megatron makes a second grid from the same order: ``edp`` replicas of the experts in the place of dp, ep in its
-        own, nothing in that of cp (NVIDIA/Megatron-LM core/parallel_state.py, expert_decoder_rank_generator).
+        own, nothing in that of cp (NVIDIA/Megatron-LM core/parallel_state.py, expert_decoder_rank_generator). Under
+        hybrid sharding edp is two axes, as dp is: ep is taken from within the sub-groups (pytorch/torchtitan
+        torchtitan/distributed/parallel_dims.py).
 
         Examples
         --------
         >>> Strategy(dp=4, cp=2, tp=2, ep=4).expert_mesh_degrees
         {'pp': 1, 'edp': 2, 'ep': 4, 'etp': 2}
         """
-        sizes = {
+        replicas: tuple[tuple[str, int], ...] = (("edp", self.expert_replicas),)
+        if self.sub_groups > 1:
+            replicas = (("edp_replicate", self.sub_groups), ("edp_shard", self.expert_replicas // self.sub_groups))
+        sizes: dict[str, tuple[tuple[str, int], ...]] = {
             "pp": (("pp", self.pp),),
-            "dp": (("edp", self.expert_replicas),),
+            "dp": replicas,
             "cp": (),
             "ep": (("ep", self.ep),),
             "tp": (("etp", self.expert_tensor),),
@@ -288,9 +309,16 @@ class Strategy:
             axes |= {"dp": (replicate, shard, *context), shard: (shard, *context), replicate: (replicate,)}
         if self.ep > 1:
             axes["ep"] = ("ep",)
-        if self.experts_apart and self.expert_replicas > 1:
-            axes["edp"] = ("edp",)
+        if self.experts_apart and (self.expert_replicas > 1 or self.shards_experts):
+            parts = ("edp_replicate", "edp_shard")
+            axes |= {"edp": parts, **{part: (part,) for part in parts}} if self.sub_groups > 1 else {"edp": ("edp",)}
+            axes.setdefault("dp", ("dp",))
         return axes
+
+    @property
+    def shards_experts(self) -> bool:
+        """Whether experts of a single copy are sharded and gathered as the rest is, on groups of one rank."""
+        return self.offloads or self.data_parallel in ("fsdp1", "fsdp", "hsdp", "zero3")
 
     @property
     def world_size(self) -> int:

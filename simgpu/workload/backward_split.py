@@ -53,8 +53,8 @@ def split_backward(unit: Unit) -> SplitBackward:
     gradients are final. Norms make both of theirs in one go. Nothing needs the gradient of an embedding's input: all
     of its backward waits. Tensor-parallel transfers belong to the input's gradient, and what was gathered is kept, as
     in sail-sg/zero-bubble-pipeline-parallelism, where both operands of a weight's product are stored: for
-    ``(m, k) x (k, n)`` k n elements of the input and k m of the output's gradient. A synthetic stage keeps all
-    it saved.
+    ``(m, k) x (k, n)`` k n elements of the input (of a convolution, its pixels once) and k m of the output's gradient.
+    A synthetic stage keeps all it saved.
 
     Examples
     --------
@@ -77,7 +77,8 @@ def split_backward(unit: Unit) -> SplitBackward:
     inputs = gradients = 0
     for item in waiting:
         if isinstance(item, Gemm):
-            inputs += item.dtype.bytes * item.batch * item.k * item.n
+            read = item.k * item.n if item.stored is None else item.stored - item.m * (item.k + item.n)
+            inputs += item.dtype.bytes * item.batch * read
             gradients += item.dtype.bytes * item.batch * item.k * item.m
         elif isinstance(item, GroupedGemm):
             inputs += item.dtype.bytes * item.rows * item.k

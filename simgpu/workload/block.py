@@ -36,8 +36,10 @@ def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None
     -----
     ``selective`` repeats the attention core: it frees what the core keeps, the scores without flash attention and only
     the softmax statistics with it; the output is the next GEMM's input and stays. ``full`` keeps the block's input and
-    repeats its whole forward, exchanges included. With dropout and unfused attention a block keeps
-    s b h (34 + 5 a s / h) bytes (arXiv 2205.05198, equation 1).
+    repeats its whole forward, exchanges included. A re-entrant checkpoint runs backward inside its own backward, which
+    holds input, output and the output's gradient to the end (pytorch/pytorch torch/utils/checkpoint.py,
+    CheckpointFunction; NVIDIA/Megatron-LM core/tensor_parallel/random.py). With dropout and unfused attention a block
+    keeps s b h (34 + 5 a s / h) bytes (arXiv 2205.05198, equation 1).
 
     Examples
     --------
@@ -52,11 +54,14 @@ def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None
         piece = _post_norm(shard)
     else:
         piece = _parallel(shard) if shard.model.parallel_residual else _sequential(shard, scores, cross)
-    saved, recomputed = piece.saved_bytes, 0
+    saved, recomputed, late = piece.saved_bytes, 0, shard.stream_bytes
     recompute: tuple[PassItem, ...] = ()
     if shard.training.recompute == "full":
         saved, recomputed = shard.stream_bytes, piece.saved_bytes - shard.stream_bytes
         recompute = piece.forward  # its tags differ from the backward's
+        if shard.software.reentrant_checkpoint:
+            recomputed += shard.stream_bytes  # the output
+            late *= 4
     elif shard.training.recompute == "selective":
         core = core_piece(shard, attention_core(shard))
         saved -= core.saved_bytes
@@ -71,6 +76,7 @@ def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None
         saved_bytes=saved,
         recomputed_bytes=recomputed,
         backward_bytes=_working_bytes(shard),
+        late_bytes=late,
         output_bytes=shard.stream_bytes,
     )
 
@@ -79,9 +85,10 @@ def _working_bytes(shard: Shard) -> int:
     """Gradients alive at the widest point of backward, MLP or attention scores, and of two streams.
 
     In a dense MLP that is where the activation's gradient becomes the projections'; what the down projection had kept,
-    as wide as the former, is free by then. Under sequence parallelism it may be the up projection's backward, where
-    whole streams are alive, its input's gradient before that is scattered and in Transformer Engine the gathered input
-    (Megatron's own layers gather into a buffer that stays), and all that the MLP had kept is free.
+    as wide as the former, is free by then. Under sequence parallelism it may be the down projection's backward, which
+    reads the whole stream's gradient, or the up projection's, where whole streams are alive, its input's gradient
+    before that is scattered and in Transformer Engine the gathered input (Megatron's own layers gather into a buffer
+    that stays), and all that the MLP had kept is free.
     """
     if shard.model.experts is not None:
         wide = experts_working_bytes(shard)
@@ -89,7 +96,7 @@ def _working_bytes(shard: Shard) -> int:
         inner = shard.element * shard.tokens * shard.ffn
         widths = 2 if shard.model.gated else 1
         streams = (2 if shard.software.dummy_gradients else 1) * shard.whole_stream_bytes if shard.scattered else 0
-        wide = max(widths * inner, streams - inner)
+        wide = max(widths * inner, shard.whole_stream_bytes + inner if shard.scattered else 0, streams - inner)
     return max(wide, working_bytes(shard, attention_core(shard))) + 2 * shard.stream_bytes
 
 

@@ -130,7 +130,10 @@ def encoder_decoder_units(model: EncoderDecoder, training: Training, shard_of: S
     Notes
     -----
     The first block of each stack makes the relative bias of all of them; the first decoder layer starts with the
-    encoder's final norm and the look-up of target tokens in the shared table.
+    encoder's final norm and the look-up of target tokens in the shared table. In a pipeline the bias is made, from a
+    table of its own, by every stage that a stack goes on in, and decoder stages hand on the encoder's output besides
+    their own: the gradient that comes back for it joins what their cross attention makes, as in NVIDIA/Megatron-LM
+    core/pipeline_parallel/schedules.py (get_tensor_shapes and backward_step of v0.7, encoder_and_decoder).
 
     Examples
     --------
@@ -145,11 +148,21 @@ def encoder_decoder_units(model: EncoderDecoder, training: Training, shard_of: S
     embedding = embedding_unit(source)
     first, later = (block_unit(source, scores=_bias(source, made)) for made in (model.buckets, 0))
     cross = _cross_attention(source, target)
-    layers = [Layer(name=f"encoder block {i}", units=(later if i else first,)) for i in range(model.encoder.layers)]
+    entry = _entry(source, model.buckets, Piece())
+    layers = [
+        Layer(name=f"encoder block {i}", units=(later if i else first,), entry=entry if i else None)
+        for i in range(model.encoder.layers)
+    ]
     first, later = (block_unit(target, scores=_bias(target, made), cross=cross) for made in (model.buckets, 0))
-    bridge = _bridge(source, target)
+    bridge, entry = _bridge(source, target), _entry(target, model.buckets, _memory(source))
     layers += [
-        Layer(name=f"decoder block {i}", units=(later,) if i else (bridge, first)) for i in range(model.decoder.layers)
+        Layer(
+            name=f"decoder block {i}",
+            units=(later,) if i else (bridge, first),
+            entry=entry if i else None,
+            carried_bytes=source.stream_bytes,
+        )
+        for i in range(model.decoder.layers)
     ]
     return ModelUnits(embedding=embedding, layers=tuple(layers), head=head_unit(target))
 
@@ -166,17 +179,38 @@ def _bias(shard: Shard, buckets: int) -> Piece:
         forward=(MemoryBound(name="attention.bias", bytes=sequences * size),),
         backward=(MemoryBound(name="attention.bias.backward", bytes=(sequences + 2) * size),),
     )
-    if not buckets:
-        return use
-    elements = buckets * shard.heads
+    return Piece.chain((_bias_from_table(shard, buckets), use)) if buckets else use
+
+
+def _bias_from_table(shard: Shard, buckets: int) -> Piece:
+    size, elements = shard.element * shard.heads * shard.training.sequence_length**2, buckets * shard.heads
     table = Parameter(name="relative_bias.weight", elements=elements, total=buckets * shard.model.heads)
-    make = Piece(
+    return Piece(
         parameters=(table,),
         forward=(MemoryBound(name="relative_bias", bytes=2 * size, kernels=2),),
         backward=(MemoryBound(name="relative_bias.backward", bytes=2 * size, kernels=2), ready(table)),
         saved_bytes=size,
     )
-    return Piece.chain((make, use))
+
+
+def _memory(source: Shard) -> Piece:
+    """Return what a later decoder stage does with the encoder's output: keep it, and add the gradient handed back."""
+    size = source.stream_bytes
+    summed = MemoryBound(name="memory.gradient_sum", bytes=3 * size)
+    return Piece(backward=(summed,), saved_bytes=size)
+
+
+def _entry(shard: Shard, buckets: int, received: Piece) -> Unit:
+    """Return what a pipeline stage begins with in which a stack goes on."""
+    piece = Piece.chain((received, _bias_from_table(shard, buckets)))
+    return Unit(
+        kind="entry",
+        parameters=piece.parameters,
+        forward=piece.forward,
+        backward=piece.backward,
+        saved_bytes=piece.saved_bytes,
+        output_bytes=shard.stream_bytes,
+    )
 
 
 def _cross_attention(source: Shard, target: Shard) -> Piece:
@@ -219,7 +253,7 @@ def _bridge(source: Shard, target: Shard) -> Unit:
         for item in lookup.backward
     )
     return Unit(
-        kind="embedding",
+        kind="entry",
         parameters=(*last.parameters, replace(table, name=_DECODER_TABLE, tied=EMBEDDING)),
         forward=last.forward + lookup.forward,
         backward=renamed + last.backward,

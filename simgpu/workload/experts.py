@@ -9,7 +9,7 @@ from simgpu.errors import ModelError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Gated MLPs of which every token visits a few.
+    """MLPs of which every token visits a few.
 
     Parameters
     ----------
@@ -21,6 +21,8 @@ class Experts:
         Inner width of the MLP that every token visits besides (all shared experts together); 0 without one.
     shared_gate : bool
         A weight per token on the shared MLP (Qwen2-MoE).
+    gated : bool
+        A gate beside the up projection (SwiGLU, GeGLU): three matrices; otherwise two.
 
     Raises
     ------
@@ -39,6 +41,7 @@ class Experts:
     ffn: int
     shared_ffn: int = 0
     shared_gate: bool = False
+    gated: bool = True
 
     def __post_init__(self) -> None:
         problems = []
@@ -53,9 +56,14 @@ class Experts:
         if problems:
             raise ModelError("\n".join(problems))
 
+    @property
+    def matrices(self) -> int:
+        """Matrices of one expert."""
+        return 3 if self.gated else 2
+
     def matmul_parameters(self, hidden: int) -> int:
         """Return the weights of router, experts and shared MLP for a model of that width."""
-        return self.count * 3 * hidden * self.ffn + self._common(hidden)
+        return self.count * self.matrices * hidden * self.ffn + self._common(hidden)
 
     def active_matmul_parameters(self, hidden: int) -> int:
         """Return the weights that one token meets.
@@ -65,7 +73,8 @@ class Experts:
         >>> Experts(count=8, active=2, ffn=10).active_matmul_parameters(4)
         272
         """
-        return self.active * 3 * hidden * self.ffn + self._common(hidden)
+        return self.active * self.matrices * hidden * self.ffn + self._common(hidden)
 
     def _common(self, hidden: int) -> int:
-        return self.count * hidden + 3 * hidden * self.shared_ffn + (hidden if self.shared_gate else 0)
+        shared = self.matrices * hidden * self.shared_ffn
+        return self.count * hidden + shared + (hidden if self.shared_gate else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from simgpu.errors import Issue, ScenarioError
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.decoder import decoder_units
+from simgpu.workload.dual_encoder import DualEncoder, dual_encoder_units
 from simgpu.workload.encoder import Encoder, encoder_units
 from simgpu.workload.encoder_decoder import EncoderDecoder, encoder_decoder_units
 from simgpu.workload.layer import ModelUnits
@@ -74,24 +75,11 @@ def model_units(
         return encoder_decoder_units(model, training, shard_of)
     if isinstance(model, VisionTransformer):
         return vision_units(model, training, shard_of)
+    if isinstance(model, DualEncoder):
+        return dual_encoder_units(model, training, shard_of)
     if isinstance(model, ResNet):
         return resnet_units(model, training, cast_weights=cast_weights, replicas=splits.replicas)
     raise TypeError(f"{type(model).__name__} has no units")
-
-
-def is_pipelined(model: Architecture) -> bool:
-    """Return whether stages of the model can be simulated: equal layers that hand on one tensor.
-
-    The decoder of an encoder-decoder needs the encoder's output in every stage, and the maps of a convolutional network
-    have another size after every stage.
-
-    Examples
-    --------
-    >>> from simgpu.workload.bundled import bundled_model
-    >>> is_pipelined(bundled_model("mixtral-8x7b")), is_pipelined(bundled_model("t5-base"))
-    (True, False)
-    """
-    return not isinstance(model, ResNet | EncoderDecoder)
 
 
 def layout_issues(
@@ -160,6 +148,10 @@ def _unsplit(model: Architecture, training: Training, tp: int) -> list[Issue]:
     if training.sync_batch_norm and not isinstance(model, ResNet):
         problem = f"means nothing to {model.name}, which has no batch norm"
         issues.append(Issue(field="training.sync_batch_norm", value="true", problem=problem, fix="leave it out"))
+    for field in ("gather_with_grad", "local_loss"):
+        if getattr(training, field) and not isinstance(model, DualEncoder):
+            problem = f"means nothing to {model.name}, which has no contrastive loss"
+            issues.append(Issue(field=f"training.{field}", value="true", problem=problem, fix="leave it out"))
     if isinstance(model, ResNet) and tp > 1:
         problem = f"is not modelled for the convolutions of {model.name}"
         issues.append(Issue(field="parallel.tp", value=str(tp), problem=problem, allowed="1"))

@@ -68,7 +68,9 @@ def trained_units(parts: ModelUnits, model: Architecture, training: Training, *,
     embedding = adapt(parts.embedding, training.frozen_share > 0)
     layers = []
     for index, layer in enumerate(parts.layers):
-        layers.append(replace(layer, units=tuple(adapt(unit, index < frozen_layers) for unit in layer.units)))
+        bottom = index < frozen_layers
+        entry = None if layer.entry is None else adapt(layer.entry, bottom)
+        layers.append(replace(layer, units=tuple(adapt(unit, bottom) for unit in layer.units), entry=entry))
     return ModelUnits(embedding=embedding, layers=tuple(layers), head=adapt(parts.head, False))
 
 

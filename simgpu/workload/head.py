@@ -59,7 +59,7 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
         allow_fp8=False,
     )
     fused = shard.software.fused_cross_entropy
-    softmax = 0 if fused else FP32  # kept, and again as gradient
+    softmax = 0 if fused else _loss_bytes(shard)  # kept, and again as gradient
     gradient = shard.element if fused and not shard.software.loss_in_place else softmax
     piece = Piece.chain((before or norm(shard, "final_norm"), logits, _cross_entropy(shard)))
     return Unit(
@@ -70,6 +70,7 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
         saved_bytes=piece.saved_bytes,
         logits_bytes=shard.tokens * shard.vocab * (shard.element + softmax),
         backward_bytes=shard.tokens * shard.vocab * gradient,
+        late_bytes=shard.stream_bytes,
     )
 
 
@@ -83,21 +84,29 @@ def _cross_entropy(shard: Shard) -> Piece:
             backward=(MemoryBound(name="loss.gradient", bytes=2 * element * count),),
         )
 
-    def op(name: str, per_logit: int) -> MemoryBound:
-        return MemoryBound(name=f"loss.{name}", bytes=per_logit * count)
+    kept = _loss_bytes(shard)
+    cast = 0 if kept == element else element + kept
+
+    def op(name: str, per_logit: int) -> tuple[MemoryBound, ...]:
+        return (MemoryBound(name=f"loss.{name}", bytes=per_logit * count),) if per_logit else ()
 
     def joined(tag: str) -> tuple[PassItem, ...]:
         return blocking("all_reduce", FP32 * shard.tokens, f"loss.{tag}") if shard.tp > 1 else ()
 
     forward = (
-        op("cast", element + FP32),
-        op("max", FP32),
+        *op("cast", cast),
+        *op("max", kept),
         *joined("max"),
-        op("subtract", 2 * FP32),
+        *op("subtract", 2 * kept),
         *joined("target"),
-        op("exp", 2 * FP32),
-        op("sum", FP32),
+        *op("exp", 2 * kept),
+        *op("sum", kept),
         *joined("sum"),
-        op("divide", 2 * FP32),
+        *op("divide", 2 * kept),
     )
-    return Piece(forward=forward, backward=(op("multiply", 2 * FP32), op("gradient_cast", FP32 + element)))
+    return Piece(forward=forward, backward=(*op("multiply", 2 * kept), *op("gradient_cast", cast)))
+
+
+def _loss_bytes(shard: Shard) -> int:
+    """Bytes per element of an unfused loss."""
+    return shard.element if shard.software.half_precision_loss else FP32

@@ -24,8 +24,9 @@ from simgpu.workload.model import Model
 from simgpu.workload.reading import Reading
 from simgpu.workload.refused import refusal
 
-_GATED = {"silu": "swiglu", "swish": "swiglu"}
-_PLAIN = dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python"), "gelu") | {"relu": "relu"}
+_GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python")
+_GATED = {"silu": "swiglu", "swish": "swiglu"} | dict.fromkeys(_GELUS, "geglu")
+_PLAIN = dict.fromkeys(_GELUS, "gelu") | {"relu": "relu"}
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 

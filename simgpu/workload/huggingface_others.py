@@ -1,4 +1,4 @@
-"""Models that are no decoders, from a Hugging Face ``config.json``: BERT, T5, ViT, ResNet.
+"""Models that are no decoders, from a Hugging Face ``config.json``: BERT, T5, ViT, ResNet, CLIP.
 
 Defaults are those of huggingface/transformers ``configuration_<family>.py``; dimensions must be in the file. What is
 trained is told by ``architectures``.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simgpu.workload.architecture import Architecture
+from simgpu.workload.dual_encoder import DualEncoder
 from simgpu.workload.encoder import Encoder
 from simgpu.workload.encoder_decoder import EncoderDecoder
 from simgpu.workload.model import Model
@@ -18,7 +19,8 @@ from simgpu.workload.residual_block import EXPANSION
 from simgpu.workload.resnet import STEM, ResNet
 from simgpu.workload.vision import VisionTransformer
 
-_GELU = dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python"), "gelu") | {"relu": "relu"}
+_GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "quick_gelu")
+_GELU = dict.fromkeys(_GELUS, "gelu") | {"relu": "relu"}
 _BERT_HEADS = {
     "BertForPreTraining": "pretraining",
     "BertForMaskedLM": "mlm",
@@ -26,6 +28,26 @@ _BERT_HEADS = {
     "BertForSequenceClassification": "classifier",
 }
 _T5_MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
+_CLIP: dict[str, dict[str, Any]] = {
+    "vision_config": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_channels": 3,
+        "image_size": 224,
+        "patch_size": 32,
+    },
+    "text_config": {
+        "vocab_size": 49408,
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 8,
+        "max_position_embeddings": 77,
+    },
+}
+"""What huggingface/transformers configuration_clip.py takes for what a file leaves out, dimensions included."""
 _IMAGE = 224  # pixels; the usual training size where the file does not say
 
 
@@ -141,6 +163,44 @@ def _vit(reading: Reading, family: str) -> VisionTransformer:
     )
 
 
+def _clip(reading: Reading, family: str) -> DualEncoder:
+    _architecture(reading, ("CLIPModel",))
+    parts = {}
+    for key, usual in _CLIP.items():
+        part = reading.fields.get(key) or {}
+        if not isinstance(part, dict):
+            reading.refuse(f"{key} = {part!r} is not a mapping")
+        parts[key] = Reading({**usual, **part}, reading.name)
+    vision, text = parts["vision_config"], parts["text_config"]
+    width = reading.integer("projection_dim", default=512)
+    image, patch, channels = (vision.integer(key) for key in ("image_size", "patch_size", "num_channels"))
+    images = _stack(vision, family, vocab=width, max_positions=(image // patch) ** 2 + 1)
+    texts = _stack(
+        text,
+        family,
+        vocab=text.integer("vocab_size"),
+        max_positions=text.integer("max_position_embeddings"),
+        causal=True,
+    )
+    for part in (vision, text):
+        reading.problems += part.problems
+    reading.finish()
+    return DualEncoder(
+        name=reading.name,
+        family=family,
+        vision=VisionTransformer(
+            name=reading.name,
+            family=family,
+            blocks=Model(**images),
+            image=image,
+            patch=patch,
+            channels=channels,
+            classes=width,
+        ),
+        text=Model(**texts),
+    )
+
+
 def _resnet(reading: Reading, family: str) -> ResNet:
     _architecture(reading, ("ResNetForImageClassification",))
     block = reading.choice("layer_type", allowed={name: name for name in EXPANSION}, default="bottleneck")
@@ -169,5 +229,6 @@ OTHERS: dict[str, Callable[[Reading, str], Architecture]] = {
     "t5": _t5,
     "vit": _vit,
     "resnet": _resnet,
+    "clip": _clip,
 }
 """Readers by ``model_type``."""

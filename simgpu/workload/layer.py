@@ -14,10 +14,21 @@ class Layer:
     """What a pipeline moves as one: usually a single block.
 
     Equal layers share their Unit objects, so that a deep model costs no more than its kinds of layers.
+
+    Parameters
+    ----------
+    name : str
+    units : tuple of Unit
+    entry : Unit or None
+        What a pipeline stage that begins with this layer runs before it; the model's first stage does not.
+    carried_bytes : int
+        What a stage that ends with this layer hands on besides the layer's output.
     """
 
     name: str
     units: tuple[Unit, ...]
+    entry: Unit | None = None
+    carried_bytes: int = 0
 
     @property
     def named_units(self) -> Iterator[tuple[str, Unit]]:

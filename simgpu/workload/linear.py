@@ -11,10 +11,11 @@ row-parallel             GEMM; all-reduce (SP: reduce-scatter) of     SP: all-ga
 ======================== ============================================ ==============================================
 
 The overlaps are those of NVIDIA/Megatron-LM core/tensor_parallel/layers.py
-(LinearWithGradAccumulationAndAsyncCommunication). A wgrad adds into the stored gradient where the software fuses that
-and gradients live in buffers; otherwise what becomes of it after its mark is the data-parallel strategy's business.
-With fp8 the operands are cast first (see `simgpu.workload.fp8`). With ``tp_overlap`` the waited-for exchanges of a
-block's layers run in chunks beside their GEMMs (see `simgpu.workload.user_buffers`).
+(LinearWithGradAccumulationAndAsyncCommunication), which came with v3.0: before it the all-reduce stood behind the wgrad
+and was waited for (megatron/mpu/mappings.py, _CopyToModelParallelRegion). A wgrad adds into the stored gradient where
+the software fuses that and gradients live in buffers; otherwise what becomes of it after its mark is the data-parallel
+strategy's business. With fp8 the operands are cast first (see `simgpu.workload.fp8`). With ``tp_overlap`` the
+waited-for exchanges of a block's layers run in chunks beside their GEMMs (see `simgpu.workload.user_buffers`).
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def column_parallel(
         backward += [Join(tag=f"{name}.regather"), Exchange(kind="reduce_scatter", bytes=whole, tag=pending)]
         if fp8:
             backward.append(transpose_gathered(f"{name}.input", tokens * hidden))
-    elif shard.tp > 1:
+    elif shard.tp > 1 and shard.software.async_dgrad_reduce:
         pending = f"{name}.dgrad_reduce"
         backward.append(Exchange(kind="all_reduce", bytes=whole, tag=pending))
     backward.append(_wgrad(shard, name, outputs, hidden, dtype))
@@ -126,6 +127,8 @@ def column_parallel(
         backward.append(MemoryBound(name=f"{name}.bias_gradient", bytes=shard.element * tokens * outputs))
     if pending:
         backward.append(Join(tag=pending))
+    elif shard.tp > 1:
+        backward += blocking("all_reduce", whole, f"{name}.dgrad_reduce")
     backward.append(ready(weight, offset))
     return Piece(
         parameters=(weight, offset) if offset else (weight,),

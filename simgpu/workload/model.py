@@ -9,7 +9,7 @@ from simgpu.errors import ModelError
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.experts import Experts
 from simgpu.workload.latent import LatentAttention
-from simgpu.workload.model_check import model_problems
+from simgpu.workload.model_check import GATED, model_problems
 from simgpu.workload.training import Training
 
 
@@ -95,7 +95,7 @@ class Model(Architecture):
     @property
     def gated(self) -> bool:
         """True when the MLP has a gate beside its up projection."""
-        return self.mlp in ("swiglu", "geglu")
+        return self.mlp in GATED
 
     @property
     def value_dim(self) -> int:
@@ -185,7 +185,8 @@ class Model(Architecture):
         """Parameters without the experts that one token does not visit."""
         if self.experts is None:
             return self.parameters
-        idle = (self.experts.count - self.experts.active) * 3 * self.hidden * self.experts.ffn
+        own = self.experts
+        idle = (own.count - own.active) * own.matrices * self.hidden * own.ffn
         return self.parameters - self.expert_layers * idle
 
     @property

@@ -15,6 +15,8 @@ CHOICES = {
     "mlp": ("swiglu", "geglu", "gelu", "relu"),
 }
 """Words that a field may hold."""
+GATED = ("swiglu", "geglu")
+"""MLPs with a gate beside their up projection."""
 
 
 def model_problems(model: Model) -> Iterator[str]:
@@ -39,6 +41,8 @@ def model_problems(model: Model) -> Iterator[str]:
     )
     if not {"heads", "kv_heads"} & set(bad) and model.heads % model.kv_heads:
         yield f"heads = {model.heads} is not a multiple of kv_heads = {model.kv_heads}"
+    if model.experts is not None and model.experts.gated is not (model.mlp in GATED):
+        yield f"mlp = {model.mlp!r} is not what the experts are, experts.gated = {model.experts.gated}"
     if model.positions == "learned" and not _positive(model, "max_positions"):
         yield f"max_positions = {model.max_positions!r} must be at least 1 for learned positions"
     if not isinstance(model.position_offset, int) or model.position_offset < 0:

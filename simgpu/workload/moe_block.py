@@ -37,7 +37,7 @@ def experts_piece(shard: Shard) -> Piece:
     Notes
     -----
     Bytes, with R = T x active rows: routing reads logits, writes fp32 scores and the chosen few, in three kernels
-    (softmax or sigmoid, top-k, sort); permute E (T + R) h forward and backward; SwiGLU as in an MLP; unpermute
+    (softmax or sigmoid, top-k, sort); permute E (T + R) h forward and backward; SwiGLU or GeGLU as in an MLP; unpermute
     E (R + T) h forward, E (2 R + T) h backward, as the gradient of the weights reads the experts' outputs. Kept: the
     router's input and fp32 scores, the permuted tokens, gate and up, their product, and the experts' outputs. The
     load-balancing loss is left out. With expert parallelism permute and unpermute handle the rank's own tokens, and
@@ -85,7 +85,7 @@ def experts_working_bytes(shard: Shard) -> int:
     True
     """
     share = ExpertShare(shard=shard, experts=_experts(shard))
-    return shard.element * share.rows * (3 * share.inner + shard.model.hidden)
+    return shard.element * share.rows * (share.experts.matrices * share.inner + shard.model.hidden)
 
 
 def _experts(shard: Shard) -> Experts:
@@ -112,11 +112,13 @@ def _router(shard: Shard, experts: Experts) -> Piece:
 
 def _routed(shard: Shard, experts: Experts) -> Piece:
     share = ExpertShare(shard=shard, experts=experts)
-    gate_up = _grouped(share, "experts.gate_up", inputs=shard.model.hidden, outputs=2 * share.inner)
-    swiglu = activation(shard, "experts.swiglu", "swiglu", share.rows * share.inner)
+    kind, gated = shard.model.mlp, experts.gated
+    name, outputs = ("experts.gate_up", 2 * share.inner) if gated else ("experts.up", share.inner)
+    up = _grouped(share, name, inputs=shard.model.hidden, outputs=outputs)
+    act = activation(shard, f"experts.{kind}", kind, share.rows * share.inner)
     down = _grouped(share, "experts.down", inputs=share.inner, outputs=shard.model.hidden)
     there, back = _travelling(share) if share.apart else _local(share)
-    return Piece.chain((there, gate_up, swiglu, down, back))
+    return Piece.chain((there, up, act, down, back))
 
 
 def _local(share: ExpertShare) -> tuple[Piece, Piece]:

@@ -128,7 +128,11 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBound:
-    """An op limited by memory traffic; ``pattern`` picks its rate: ``copy``, ``norm`` or ``softmax``."""
+    """An op limited by memory traffic; ``pattern`` picks its rate.
+
+    ``copy``; ``norm``; ``softmax`` (fp32), ``half_softmax`` and ``half_softmax_backward`` (16 bits); ``strided`` (one
+    operand is broadcast or transposed, so that the kernel reads no vectors).
+    """
 
     name: str
     bytes: int

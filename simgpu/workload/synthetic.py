@@ -25,6 +25,8 @@ class SyntheticModel:
         it, rounded down, when None, as in a matrix product.
     activation_bytes : int, bytes
         The message from stage to stage, and of its gradient.
+    message_ns : int, nanoseconds, optional
+        What a message takes, whatever the network; as its bytes take on the network when None.
     saved_bytes : int, bytes
         Kept from forward to backward per stage and micro-batch.
 
@@ -46,6 +48,7 @@ class SyntheticModel:
     saved_bytes: int = 0
     name: str = "synthetic"
     backward_weight_ns: int | tuple[int, ...] | None = None
+    message_ns: int | None = None
 
     def __post_init__(self) -> None:
         problems = []
@@ -64,6 +67,8 @@ class SyntheticModel:
             value = getattr(self, field)
             if not _whole(value) or value < 0:
                 problems.append(f"{field} = {value!r} must be whole bytes of at least 0")
+        if self.message_ns is not None and (not _whole(self.message_ns) or self.message_ns < 0):
+            problems.append(f"message_ns = {self.message_ns!r} must be whole nanoseconds of at least 0")
         if not problems and any(self.stage_weight_ns(s) > self.stage_backward_ns(s) for s in range(self.stages)):
             problems.append(f"backward_weight_ns = {self.backward_weight_ns!r} is more than all of backward_ns")
         if problems:

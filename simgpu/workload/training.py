@@ -53,6 +53,8 @@ class Training:
         Only low-rank adapters are trained.
     sync_batch_norm : bool
         Batch norms are over the images of all data-parallel ranks (SyncBatchNorm).
+    gather_with_grad, local_loss : bool
+        Of a contrastive loss: features of other ranks have gradients; a rank compares only its own with all.
     target_length : int or None, tokens
         What the decoder of an encoder-decoder model reads per sequence; None for as much as the encoder.
     """
@@ -72,6 +74,8 @@ class Training:
     fp8: bool = False
     moe_imbalance: float = 1.0
     sync_batch_norm: bool = False
+    gather_with_grad: bool = False
+    local_loss: bool = False
     target_length: int | None = None
     frozen_share: float = 0.0
     frozen_names: tuple[str, ...] = ()

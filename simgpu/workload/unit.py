@@ -68,7 +68,7 @@ class Unit:
     Parameters
     ----------
     kind : str
-        ``embedding``, ``block`` or ``head``.
+        ``embedding``, ``block``, ``head``, or ``entry`` for what a decoder or a pipeline stage does before its blocks.
     parameters : tuple of Parameter
         In registration order.
     forward, backward : tuple of PassItem
@@ -83,6 +83,9 @@ class Unit:
         Logits and what the loss keeps of them, from forward to the end of backward.
     backward_bytes : int
         Gradients of activations that exist only while this unit runs backward.
+    late_bytes : int
+        Of those, what is there until the last gradient of the unit's weights: the gradient of its input, and with a
+        re-entrant checkpoint its input, its output and the output's gradient.
     output_bytes : int
         The tensor handed to the next unit by one rank (divided by tp under sequence parallelism).
     buffer_bytes : int
@@ -98,6 +101,7 @@ class Unit:
     recomputed_bytes: int = 0
     logits_bytes: int = 0
     backward_bytes: int = 0
+    late_bytes: int = 0
     output_bytes: int = 0
     buffer_bytes: int = 0
 

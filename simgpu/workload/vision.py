@@ -148,23 +148,41 @@ def vision_units(model: VisionTransformer, training: Training, shard_of: ShardOf
         backward=final.backward,
         saved_bytes=final.saved_bytes,
     )
-    return ModelUnits(embedding=_patch_embedding(shard, model), layers=block_layers(shard), head=head)
+    return ModelUnits(embedding=patch_embedding(shard, model), layers=block_layers(shard), head=head)
 
 
-def _patch_embedding(shard: Shard, model: VisionTransformer) -> Unit:
-    """Return patches as rows of a GEMM with bias, the class token put before them, and positions added."""
+def patch_embedding(shard: Shard, model: VisionTransformer, *, bias: bool = True) -> Unit:
+    """Return patches as rows of a GEMM, the class token put before them, and positions added.
+
+    Parameters
+    ----------
+    shard : Shard
+    model : VisionTransformer
+    bias : bool
+        Of the patches' projection.
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> model = bundled_model("vit-large")
+    >>> shard = Shard(model=model.blocks, tp=1, sequence_parallel=False,
+    ...               training=Training(sequence_length=197, micro_batch_size=8, accumulation=1))
+    >>> patch_embedding(shard, model).elements == 1024 * (3 * 16 * 16 + 1 + 1 + 197)
+    True
+    """
     hidden, element, dtype = shard.model.hidden, shard.element, shard.training.precision
     rows, deep = shard.training.micro_batch_size * model.patches, model.channels * model.patch**2
 
     def whole(name: str, elements: int) -> Parameter:
         return Parameter(name=name, elements=elements, total=elements, replicated=True)
 
-    weight, bias = whole("patches.weight", model.patch_weights), whole("patches.bias", hidden)
+    weight, offset = whole("patches.weight", model.patch_weights), whole("patches.bias", hidden) if bias else None
+    summed = (MemoryBound(name="patches.bias_gradient", bytes=element * rows * hidden),) if bias else ()
     token, positions = whole("class_token", hidden), whole("positions.weight", model.fixed_sequence * hidden)
     pixels, stream = element * rows * deep, shard.stream_bytes
     return Unit(
         kind="embedding",
-        parameters=(token, positions, weight, bias),
+        parameters=(token, positions, weight, offset) if offset else (token, positions, weight),
         forward=(
             MemoryBound(name="patches.unfold", bytes=2 * pixels),
             Gemm(name="patches", m=rows, n=hidden, k=deep, dtype=dtype),
@@ -177,8 +195,8 @@ def _patch_embedding(shard: Shard, model: VisionTransformer) -> Unit:
             MemoryBound(name="class_token.split", bytes=2 * stream),
             ready(token),
             Gemm(name="patches.wgrad", m=hidden, n=deep, k=rows, dtype=dtype, layout="nt"),
-            MemoryBound(name="patches.bias_gradient", bytes=element * rows * hidden),
-            ready(weight, bias),
+            *summed,
+            ready(weight, offset),
         ),
         saved_bytes=pixels,
         output_bytes=stream,

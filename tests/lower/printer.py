@@ -100,6 +100,17 @@ def _token(stream, item, name, event, memory):
     return ""
 
 
+def gradients_made(role):
+    """Bytes of the gradients that a step makes, which zero_grad drops."""
+    items = [item for stream in role.streams.values() for item in stream if isinstance(item, Alloc | Free)]
+    made, dropped = (
+        sum(item.bytes for item in items if item.category == "gradients" and isinstance(item, kind))
+        for kind in (Alloc, Free)
+    )
+    assert made == dropped
+    return made
+
+
 def kernels(role, stream=COMPUTE):
     """Names and classes of every kernel of a stream, by the token of its run."""
     return {

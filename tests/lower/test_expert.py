@@ -19,7 +19,7 @@ COMMON = 2 * (4 * 256 * 256 + 8 * 256 + 2 * 256) + 2 * 1024 * 256 + 256
 
 
 def case_of(gpus=8, nodes=1, model=SHAPE, training=None, topology="dgx-h100", software=None, **parallel):
-    options = {name: parallel.pop(name) for name in ("distributed_optimizer", "zero") if name in parallel}
+    options = {name: parallel.pop(name) for name in ("distributed_optimizer", "zero", "fsdp") if name in parallel}
     recipe = {"sequence_length": 512, "micro_batch_size": 1, "global_batch_size": 16} | (training or {})
     cluster = {"topology": topology, "nodes": nodes, "gpus": gpus}
     wanted = {"name": "e", "model": model, "cluster": cluster, "training": recipe, "parallel": parallel, **options}
@@ -106,6 +106,73 @@ def test_zero_shards_the_experts_among_their_replicas():
     assert {kind for kind, _ in collectives(role, "edp")} == {"reduce_scatter", "all_gather"}
 
 
+@pytest.mark.parametrize("ep", [2, 4, 8])
+@pytest.mark.parametrize("kind", ["fsdp1", "fsdp", "zero3"])
+def test_experts_are_sharded_over_what_is_left_for_them(kind, ep):
+    """Every rank stores an eighth of all weights and states however they are split over ep and edp."""
+    whole = {"zero": {"stage3_param_persistence_threshold": 0}} if kind == "zero3" else {}
+    (role,) = program_of(ep=ep, data_parallel=kind, **whole).roles
+    weights, states = (2, 12) if kind == "zero3" else (4, 8)
+    assert role.resident_bytes["weights"] == weights * (COMMON + EXPERTS) // 8
+    assert role.resident_bytes["optimizer"] == states * (COMMON + EXPERTS) // 8
+
+
+@pytest.mark.parametrize("ep", [2, 4, 8])
+def test_fsdp_gathers_and_reduces_experts_among_their_replicas(ep):
+    """Two units a block: the experts' over edp, the rest over dp; two microbatches, root gathered once in each."""
+    (role,) = program_of(ep=ep, data_parallel="fsdp").roles
+    held = 2 * EXPERTS // ep // 2  # bytes of one block's, in bf16
+    gathers = [size for kind, size in collectives(role, "edp") if kind == "all_gather"]
+    reductions = [size for kind, size in collectives(role, "edp") if kind == "reduce_scatter"]
+    assert gathers == [held] * 2 * 2 * 2  # blocks x passes x microbatches
+    assert reductions == [held] * 2 * 2
+    gathered = sum(size for kind, size in collectives(role, "dp") if kind == "all_gather")
+    block = 4 * 256 * 256 + 8 * 256 + 2 * 256
+    assert gathered == 2 * (2 * (2 * 2 * block + 2 * 1024 * 256 + 256))
+
+
+def test_zero3_moves_as_much_for_experts_as_without_expert_parallelism_over_their_group():
+    """DeepSpeed pull request 8060: expert weights over the expert data-parallel group, the rest over all ranks."""
+    (role,) = program_of(ep=4, data_parallel="zero3", zero={"stage3_param_persistence_threshold": 0}).roles
+    held = 2 * EXPERTS // 4
+    moved = dict.fromkeys(("all_gather", "reduce_scatter"), 0)
+    for kind, size in collectives(role, "edp"):
+        moved[kind] += size
+    assert moved == {"all_gather": 2 * 2 * held, "reduce_scatter": 2 * held}
+
+
+def test_hybrid_sharding_keeps_a_copy_of_the_experts_in_every_sub_group():
+    found = program_of(ep=2, data_parallel="hsdp", fsdp={"shard_size": 4})
+    assert groups(found, "ep") == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert groups(found, "edp_shard") == [(0, 2), (1, 3), (4, 6), (5, 7)]
+    assert groups(found, "edp_replicate") == [(0, 4), (1, 5), (2, 6), (3, 7)]
+    (role,) = found.roles
+    assert role.resident_bytes["weights"] == 4 * (COMMON + EXPERTS) // 4
+    kinds = {name: {kind for kind, _ in collectives(role, name)} for name in ("edp_shard", "edp_replicate")}
+    assert kinds == {"edp_shard": {"all_gather", "reduce_scatter"}, "edp_replicate": {"all_reduce"}}
+
+
+@pytest.mark.parametrize("ep", [2, 8])
+def test_the_optimizer_of_experts_goes_to_the_host_with_the_rest(ep):
+    options = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    (role,) = program_of(ep=ep, data_parallel="zero2", zero=options).roles
+    shard = COMMON // 8 + EXPERTS // 8
+    assert "optimizer" not in role.resident_bytes
+    assert role.host_bytes["optimizer"] == 12 * shard
+    down = sum(size for kind, size in collectives(role, "d2h"))
+    assert down == 2 * 2 * shard, "bf16, both microbatches"
+    assert sum(size for kind, size in collectives(role, "h2d")) == 2 * shard + 2 * shard, "the sum, and the weights"
+
+
+def test_copies_of_experts_alone_are_data_parallel_too():
+    """tp 4 with whole experts on each rank and ep 2: two copies of every expert, one of everything else."""
+    case = case_of(gpus=4, ep=2, tp=4, expert_tp=1, sequence_parallel=True)
+    assert case.strategy.data_parallel == "ddp"
+    found = program_of(gpus=4, ep=2, tp=4, expert_tp=1, sequence_parallel=True)
+    assert groups(found, "edp") == [(0, 2), (1, 3)]
+    assert collectives(found.roles[0], "edp") == [("all_reduce", 4 * EXPERTS // 2)]
+
+
 def test_without_expert_parallelism_there_is_one_class():
     found = program_of(data_parallel="distributed_optimizer")
     assert not {"ep", "edp"} & found.communicators.keys()
@@ -143,7 +210,7 @@ def test_what_all_send_all_receive():
     st.sampled_from([(8, 1, 1, 1, None), (4, 1, 1, 1, None), (4, 2, 1, 1, None), (2, 1, 2, 1, None), (8, 1, 2, 1, 1),
                      (2, 1, 1, 2, None), (4, 1, 2, 2, 1)]),
     st.booleans(),
-    st.sampled_from(["ddp", "distributed_optimizer", "zero1"]),
+    st.sampled_from(["ddp", "distributed_optimizer", "zero1", "zero3", "fsdp1", "fsdp"]),
     st.sampled_from([1.0, 1.7]),
 )  # fmt: skip
 def test_folded_equals_unfolded_and_classes_sum_to_the_step(degrees, spread, data_parallel, imbalance):
@@ -199,8 +266,15 @@ def test_an_unlike_load_costs_time_and_travel():
     ("wanted", "words"),
     [
         ({"ep": 3}, "parallel.ep = 3: does not divide the dp x cp = 8 x 1 ranks"),
-        ({"ep": 4, "data_parallel": "fsdp"}, "parallel.data_parallel = fsdp: is not simulated with ep = 4"),
-        ({"ep": 4, "data_parallel": "zero3"}, "and DeepSpeed refuses it"),
+        ({"ep": 8, "data_parallel": "hsdp", "fsdp": {"shard_size": 4}}, "does not divide the 4 ranks of a sub-group"),
+        (
+            {"ep": 4, "data_parallel": "zero3", "zero": {"zero_hpz_partition_size": 4}},
+            "zero.zero_hpz_partition_size = 4: is refused by DeepSpeed with expert parallelism",
+        ),
+        (
+            {"ep": 2, "tp": 8, "sequence_parallel": True, "expert_tp": 1, "data_parallel": "none"},
+            "leaves 4 copies of the experts without anything that joins their gradients",
+        ),
         ({"ep": 4, "tp": 2, "sequence_parallel": True, "pp": 2, "order": ["dp", "pp", "tp"]}, "parallel.ep = 4"),
         ({"ep": 2, "tp": 2, "sequence_parallel": True, "cp": 2, "order": ["pp", "tp", "dp", "cp"]}, None),
         ({"ep": 2, "cp": 2, "pp": 2, "order": ["dp", "cp", "pp", "tp"]}, None),

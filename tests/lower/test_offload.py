@@ -140,7 +140,7 @@ def test_one_gpu_offloads_too():
 def test_waits_are_the_hosts_and_the_breakdown_adds_up():
     report = simulate(tiny(data_parallel="zero2", zero={"offload_optimizer": CPU}))
     assert sum(report.ranks[0].breakdown_ns.values()) == report.step_time_ns
-    assert report.breakdown_ns["host"] > 0.1 * report.step_time_ns
+    assert report.breakdown_ns["host"] > 0.09 * report.step_time_ns
     assert "waiting for the host (the CPU's update" in report.verdict
     assert "Launch-bound" not in report.verdict
 

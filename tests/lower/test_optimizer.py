@@ -2,6 +2,7 @@
 
 import pytest
 
+from simgpu.config import load_cases
 from simgpu.lower import lower
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.synthetic import SyntheticModel
@@ -70,3 +71,22 @@ def test_a_rank_reads_and_updates_what_it_keeps(data_parallel, norm, rest, eleme
     (role,) = roles(gpus=1 if data_parallel == "none" else 2, data_parallel=data_parallel)
     found = [token for token in streams(role)["compute"] if token.startswith(("gradient norm", "optimizer"))]
     assert found == [f"gradient norm = {norm * elements}", f"optimizer = {rest * elements}"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "optimizer", "per_weight"),
+    [("eager", "adamw", 4), ("eager", "sgd", 0), ("flash", "adamw", 0), ("eager", "adafactor", 4)],
+)
+def test_unfused_optimizers_need_memory_of_their_own(preset, optimizer, per_weight):
+    """The root of the second moment, for all weights at once: pytorch/pytorch torch/optim/adam.py."""
+    (case,) = load_cases(
+        {
+            "model": "gpt2",
+            "cluster": {"topology": "dgx-a100", "gpus": 1},
+            "training": {"sequence_length": 64, "micro_batch_size": 1, "optimizer": optimizer},
+            "software": preset,
+        }
+    )
+    (role,) = lower(case.cluster, case.model, case.training, case.strategy, software=case.software).roles
+    taken = [item.bytes for item in role.streams["compute"] if getattr(item, "category", "") == "optimizer temporaries"]
+    assert taken == ([per_weight * 124439808] * 2 if per_weight else [])

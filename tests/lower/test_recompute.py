@@ -1,7 +1,7 @@
 """What is run again, when, and how long its activations live."""
 
 from tests.lower.printer import golden, kernels, streams
-from tests.lower.tiny import STREAM, TOKENS, roles
+from tests.lower.tiny import ALL, BLOCK, EMBEDDING, HEAD, STREAM, TOKENS, roles
 
 # Kept by a block: inputs of norm1, qkv, norm2, gate_up and out (a stream each), q k v (3), SwiGLU's two inputs (2 x 2)
 # and down's input (2), and 4 B of softmax statistics per head and token.
@@ -55,12 +55,13 @@ def test_full_recompute_under_tensor_parallelism_repeats_the_exchanges():
 def memory(mode):
     (role,) = roles(gpus=1, training={"recompute": mode, "gradient_accumulation": 1})
     casts = 2 * (64 * 192 + 64 * 64 + 64 * 256 + 128 * 64)  # bf16 copies of a block's weights under autocast
-    return streams(role, memory=True)["compute"][:-2], casts
+    return streams(role, memory=True)["compute"], casts
 
 
 def test_memory_of_one_microbatch_without_recomputation():
     found, casts = memory("none")
     head = 2 * STREAM + 2 * 64 * 256  # inputs of final norm and logits, and the cast weight
+    made = {name: 4 * size for name, size in (("head", HEAD), ("block", BLOCK), ("embedding", EMBEDDING))}
     assert (
         found
         == golden(
@@ -71,11 +72,13 @@ def test_memory_of_one_microbatch_without_recomputation():
                  +{head} activations | +{LOGITS} logits | F0 head
                  +{LOGITS_GRADIENT} backward gradients | B0 head
                  -{LOGITS_GRADIENT} backward gradients | -{LOGITS} logits | -{head} activations
+                 +{made["head"]} gradients                     -- until zero_grad drops them
                  +{WORKING} backward gradients | B0 block 1
-                 -{WORKING} backward gradients | -{KEPT + casts} activations
+                 -{WORKING} backward gradients | -{KEPT + casts} activations | +{made["block"]} gradients
                  +{WORKING} backward gradients | B0 block 0
-                 -{WORKING} backward gradients | -{KEPT + casts} activations
-                 B0 embedding | -{8 * TOKENS} activations
+                 -{WORKING} backward gradients | -{KEPT + casts} activations | +{made["block"]} gradients
+                 B0 embedding | -{8 * TOKENS} activations | +{made["embedding"]} gradients
+                 gradient norm = {4 * ALL} | optimizer = {36 * ALL} | -{4 * ALL} gradients
         """
         )["compute"]
     )
@@ -83,7 +86,7 @@ def test_memory_of_one_microbatch_without_recomputation():
 
 def test_full_recomputation_keeps_the_input_only():
     found, casts = memory("full")
-    again = KEPT + casts - STREAM  # lives from the recomputation to the end of the block's backward
+    again = KEPT + casts - STREAM + STREAM  # with the output, to the end of the block's backward
     assert f"+{KEPT + casts} activations" not in found
     assert (
         found[found.index("R0 block 1") - 2 :][:8]
@@ -92,7 +95,7 @@ def test_full_recomputation_keeps_the_input_only():
         compute: +{WORKING} backward gradients | +{again} recomputed activations
                  R0 block 1 | B0 block 1
                  -{WORKING} backward gradients | -{again} recomputed activations | -{STREAM} activations
-                 +{WORKING} backward gradients
+                 +{4 * BLOCK} gradients
         """
         )["compute"]
     )
@@ -102,3 +105,26 @@ def test_selective_recomputation_frees_the_softmax_statistics():
     found, casts = memory("selective")
     assert found[2] == f"+{KEPT + casts - STATISTICS} activations"
     assert f"+{STATISTICS + STREAM} recomputed activations" in found  # the core writes its output again
+
+
+def sharded_recomputation(software):
+    wanted = {"training": {"recompute": "full", "gradient_accumulation": 1}, "software": {"preset": software}}
+    (role,) = roles(data_parallel="fsdp", **wanted)
+    found = streams(role, memory=True)["compute"]
+    start = next(place for place, token in enumerate(found) if token.startswith("flatten gradients"))
+    return found, found[start - 8 : start + 5]
+
+
+def test_a_reentrant_checkpoint_holds_input_output_and_its_gradient_while_gradients_are_flattened():
+    """Of the block's working memory four streams stay, the fourth the gradient of its input."""
+    found, around = sharded_recomputation("flash")
+    assert f"+{KEPT} recomputed activations" in found
+    assert f"-{WORKING - 4 * STREAM} backward gradients" in around
+    assert f"-{4 * STREAM} backward gradients" in around
+
+
+def test_a_checkpoint_that_is_not_reentrant_holds_the_gradient_of_its_input():
+    found, around = sharded_recomputation("compile")
+    assert f"+{KEPT - STREAM} recomputed activations" in found
+    assert f"-{WORKING - STREAM} backward gradients" in around
+    assert f"-{STREAM} backward gradients" in around

@@ -143,7 +143,8 @@ def test_small_tables(path):
     [
         ("GPipe", "gpipe"), ("1F1B", "1f1b"), ("Interleaved1F1B", "interleaved_1f1b"),
         ("ScheduleInterleaved1F1B", "interleaved_1f1b"), ("LoopedBFS", "looped_bfs"), ("ZB-H1", "zbh1"),
-        ("ZB2P", "zbh2"), ("InterleavedZeroBubble", "interleaved_zero_bubble"), ("ZBVZeroBubble", "zbv"),
+        ("ZB2P", "zb2p"), ("ZB-H2", "zbh2"), ("InterleavedZeroBubble", "interleaved_zero_bubble"),
+        ("ZBVZeroBubble", "zbv"),
         ("ScheduleZBVZeroBubble", "zbv"), ("DualPipeV", "dualpipev"), ("Hanayo", "hanayo"), ("1f2b", None),
     ],
 )  # fmt: skip

@@ -56,6 +56,19 @@ def test_zbh2(p, m, f, i, w):
     assert max(result.peak_live) == min(2 * p - 1, m)
 
 
+@pytest.mark.parametrize("p", range(1, 17))
+def test_zbh2_has_no_bubble_from_as_many_microbatches_as_its_warm_up(p):
+    """With F = I = W the published bubble, 0, needs 2 p - 1 microbatches, and not just p of them.
+
+    Rank 0 warms up with 2 p - 1 forwards (arXiv 2401.10241, section 2.2). Its first input gradient has to wait for p
+    forwards and p - 1 input gradients of the ranks on its way, 2 p - 1 of time, in which it has nothing but m forwards
+    to do: no schedule idles less than 2 p - 1 - m.
+    """
+    for m in (p, (3 * p - 1) // 2, 2 * p - 1, 2 * p, 64):
+        result = played("zbh2", p, 1, m, 1, 1, 1)
+        assert result.bubble == max(0, 2 * p - 1 - m)
+
+
 @settings(max_examples=40, deadline=None)
 @given(ranks, st.integers(0, 16), times)
 def test_zbv(p, more, one):

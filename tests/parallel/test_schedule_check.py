@@ -1,5 +1,6 @@
 """The validator passes what the frameworks accept, and marks each kind of mistake in its cell."""
 
+import os
 from dataclasses import replace
 from itertools import product
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simgpu.parallel.ideal_bubble import idle_over_work
 from simgpu.parallel.messages import Message, with_messages
 from simgpu.parallel.schedule_check import check_schedule
 from simgpu.parallel.schedule_grid import fault_grid
@@ -15,7 +17,7 @@ from simgpu.parallel.schedules import PIPELINE_SCHEDULES, Action, build_schedule
 
 @pytest.mark.parametrize("name", PIPELINE_SCHEDULES)
 def test_every_schedule_that_a_framework_accepts_is_sound(name):
-    """A part of the grid up to P 16, V 4, M 64; benchmarks/schedules.py goes over all of it."""
+    """A part of the grid up to P 16, V 4, M 64; the next test goes over all of it."""
     checked = 0
     for ranks, virtual, microbatches in product((1, 2, 3, 4, 7, 8), (1, 2, 3, 4), (1, 2, 3, 5, 8, 12, 13, 16, 24)):
         if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is None:
@@ -23,6 +25,41 @@ def test_every_schedule_that_a_framework_accepts_is_sound(name):
             assert check_schedule(schedule) == ()
             checked += 1
     assert checked >= 9
+
+
+@pytest.mark.skipif("SIMGPU_WHOLE_GRID" not in os.environ, reason="takes minutes; set SIMGPU_WHOLE_GRID=1")
+@pytest.mark.parametrize("ranks", range(1, 17))
+@pytest.mark.parametrize("name", PIPELINE_SCHEDULES)
+def test_the_whole_grid(name, ranks):
+    """Every P up to 16, V up to 4 and M up to 64 is refused with a reason or sound; bubbles have their closed forms."""
+    for virtual, microbatches in product(range(1, 5), range(1, 65)):
+        refused = refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+        if refused is not None:
+            assert refused.problem
+            continue
+        schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+        assert check_schedule(schedule) == (), (virtual, microbatches)
+        expected = _units_of_bubble(name, ranks, virtual, microbatches)
+        if expected is not None:
+            work = sum(_UNITS[action.kind] for row in schedule.rows for slot in row if slot for action in slot)
+            together = name in ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs")
+            assert idle_over_work(schedule, together=together) * work / ranks == pytest.approx(expected)
+
+
+_UNITS = {"F": 1, "I": 1, "W": 1, "B": 2}
+
+
+def _units_of_bubble(name, ranks, virtual, microbatches):
+    """Closed forms with F = I = W = 1 of a stage; None where there is none, or where it does not hold."""
+    return {
+        "gpipe": 3 * (ranks - 1),
+        "1f1b": 3 * (ranks - 1),
+        "interleaved_1f1b": 3 * (ranks - 1) if microbatches % ranks == 0 else None,
+        "looped_bfs": 3 * (ranks - 1) if microbatches >= ranks else None,
+        "zbh1": ranks - 1 if microbatches >= ranks else None,
+        "zbh2": max(0, 2 * ranks - 1 - microbatches) if microbatches >= ranks else None,
+        "zbv": 0 if microbatches >= 2 * ranks - 1 else None,
+    }.get(name)
 
 
 @settings(max_examples=25, deadline=None)

@@ -4,14 +4,14 @@ import pytest
 
 from simgpu.workload.backward_split import split_backward
 from simgpu.workload.bundled import bundled_model, bundled_models
-from simgpu.workload.families import is_pipelined, model_units
+from simgpu.workload.families import model_units
 from simgpu.workload.op import Attention, Gemm, GroupedGemm
 from simgpu.workload.software import PRESETS
 from simgpu.workload.synthetic import SyntheticModel, synthetic_units
 from simgpu.workload.training import Training
 from simgpu.workload.unit import Exchange, GradientReady, Join
 
-PIPELINED = [name for name in bundled_models() if is_pipelined(bundled_model(name))]
+EVERY = bundled_models()
 
 
 def units(name, preset="flash", **training):
@@ -25,9 +25,9 @@ def products(items):
 
 
 @pytest.mark.parametrize("preset", ["eager", "flash", "te"])
-@pytest.mark.parametrize("name", PIPELINED)
+@pytest.mark.parametrize("name", EVERY)
 def test_weights_wait_with_as_many_flops_as_the_linear_layers_have_forward(name, preset):
-    """Attention by matrix products has key gradients of a weight gradient's layout; they do not wait."""
+    """Products of activations with each other, attention's and a contrastive loss', do not wait."""
     whole = units(name, preset)
     for unit in {id(unit): unit for unit in whole.units}.values():
         split = split_backward(unit)
@@ -35,19 +35,21 @@ def test_weights_wait_with_as_many_flops_as_the_linear_layers_have_forward(name,
         if unit.kind == "embedding":
             assert not split.input_pass
             continue
-        linear = [item for item in unit.forward if ".core" not in getattr(item, "name", "")]
+        between = (".core", "similarity")
+        linear = [item for item in unit.forward if not any(part in getattr(item, "name", "") for part in between)]
         assert products(split.weight_pass) == products(linear)
         assert not any(isinstance(item, Attention | Exchange | Join) for item in split.weight_pass)
         assert not any(isinstance(item, GradientReady) for item in split.input_pass)
 
 
-@pytest.mark.parametrize("name", PIPELINED)
+@pytest.mark.parametrize("name", EVERY)
 def test_as_much_is_kept_for_the_weights_as_the_layers_read_and_write(name):
-    """About what a block saves, as arXiv 2401.10241 finds."""
+    """About what a block saves (arXiv 2401.10241); T5's ReLU keeps no input, and one encoder output serves all."""
     block = units(name).layers[-1].units[-1]
     split = split_backward(block)
     assert 0 < split.inputs_bytes <= block.saved_bytes
-    assert 0.8 < (split.inputs_bytes + split.gradients_bytes) / block.saved_bytes < 1.2
+    most = 1.3 if name.startswith("t5") else 1.2
+    assert 0.8 < (split.inputs_bytes + split.gradients_bytes) / block.saved_bytes < most
 
 
 def test_a_synthetic_stage_splits_as_asked():

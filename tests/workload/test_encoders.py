@@ -157,7 +157,7 @@ def test_t5_decoder_starts_with_the_shared_table():
     (table,) = (p for p in bridge.parameters if p.tied)
     assert (table.name, table.tied) == ("decoder_embedding.weight", "embedding.weight")
     assert bridge.elements == 768, "only the encoder's last norm is its own"
-    assert next(iter(t5_units().layers[12].named_units))[0] == "embedding of decoder block 0"
+    assert next(iter(t5_units().layers[12].named_units))[0] == "entry of decoder block 0"
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,11 @@ def test_sequence_parallel_gathers_fp8_inputs():
     assert casts(block.backward, "gate_up.input.transpose") == {"mlp.gate_up.input.transpose": 2 * TOKENS * HIDDEN}
 
 
-@pytest.mark.parametrize("preset", ["eager", "megatron-2021", "megatron-2022"])
+@pytest.mark.parametrize("preset", ["eager", "megatron-2021", "megatron-2022", "megatron-2023"])
 def test_older_software_has_no_fp8(preset):
-    with pytest.raises(ScenarioError, match=f"{preset} has no fp8; fix: set software to one of flash, te, compile"):
+    with pytest.raises(
+        ScenarioError, match=f"{preset} has no fp8; fix: set software to one of composer-2023, flash, te, compile"
+    ):
         units(preset, fp8=True)
 
 

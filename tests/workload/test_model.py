@@ -25,6 +25,8 @@ PUBLISHED = {
     "t5-large": 737_668_096,
     "vit-base": 86_567_656,
     "vit-large": 304_326_632,
+    "clip-vit-b-32": 151_277_313,
+    "clip-vit-l-14": 427_616_513,
     "resnet-18": 11_689_512,
     "resnet-34": 21_797_672,
     "resnet-50": 25_557_032,
@@ -48,7 +50,7 @@ def test_bundled_files_say_where_they_come_from(name):
 
 
 def test_unknown_bundled_name_lists_the_known_ones():
-    with pytest.raises(ModelError, match=r"llama-9.*bundled: bert-base, bert-large, deepseek-v3, gpt2"):
+    with pytest.raises(ModelError, match=r"llama-9.*bundled: bert-base, bert-large, clip-vit-b-32, "):
         bundled_model("llama-9")
 
 

@@ -110,7 +110,7 @@ def test_batch_norm_statistics_are_resident():
 
 
 def test_shorter_targets_take_less_time():
-    long, short = (run("t5-base", sequence_length=512, target_length=n) for n in (512, 64))
+    long, short = (run("t5-base", sequence_length=512, target_length=n, micro_batch_size=16) for n in (512, 64))
     assert short.step_time_ns < long.step_time_ns
     assert short.tokens_per_s > long.tokens_per_s
 
@@ -119,8 +119,6 @@ def test_shorter_targets_take_less_time():
     ("model", "parallel", "training", "words"),
     [
         ("resnet-50", {"tp": 2}, {}, "parallel.tp = 2: is not modelled for the convolutions of resnet-50"),
-        ("resnet-50", {"pp": 2}, {}, "parallel.pp = 2: is not modelled for resnet-50"),
-        ("t5-base", {"pp": 2}, {"sequence_length": 128}, "parallel.pp = 2: is not modelled for t5-base"),
         ("resnet-50", {}, {"sequence_length": 5}, "training.sequence_length = 5: is not the 1 of resnet-50"),
         ("gpt2", {}, {"sequence_length": 128, "moe_imbalance": 2}, "training.moe_imbalance = 2"),
         ("gpt2", {}, {"sequence_length": 128, "moe_imbalance": 0.5}, "training.moe_imbalance = 0.5: is below 1"),

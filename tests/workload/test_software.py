@@ -3,32 +3,66 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from simgpu.costs.compute import price
 from simgpu.dtypes import DType
-from simgpu.workload.op import Attention, Gemm
+from simgpu.hardware.gpu import gpu
+from simgpu.workload.attention_core import SCORES_AT_ONCE, core_piece
+from simgpu.workload.op import Attention, Gemm, MemoryBound
+from simgpu.workload.shard import Shard
 from simgpu.workload.software import PRESETS, Software
+from simgpu.workload.training import Training
 from simgpu.workload.unit import Exchange
 from tests.workload.generations import BATCH, GPT, HIDDEN, SEQUENCE, TOKENS, moved, units
+
+A100 = gpu("A100-SXM4-80GB")
 
 
 def test_presets_are_what_their_releases_fused():
     fusions = {
-        name: {field for field in Software.__dataclass_fields__ if getattr(software, field) is True}
+        name: {
+            field
+            for field in Software.__dataclass_fields__
+            if field.startswith(("fused_", "flash_", "loss_", "dummy_")) and getattr(software, field)
+        }
         for name, software in PRESETS.items()
     }
-    megatron = {"fused_softmax", "fused_norm", "fused_bias_activation", "fused_bias_dropout_residual"}
+    megatron = {"fused_norm", "fused_bias_activation", "fused_bias_dropout_residual"}
     flash = megatron | {"flash_attention", "fused_rope", "fused_swiglu"}
     assert fusions == {
         "eager": set(),
         "megatron-2021": megatron,
         "megatron-2022": megatron | {"fused_wgrad_accumulation"},
+        "megatron-2023": megatron - {"fused_norm"} | {"fused_wgrad_accumulation", "flash_attention"},
+        "composer-2023": {"flash_attention", "fused_norm", "fused_bias_activation", "fused_cross_entropy"},
         "flash": flash,
         "te": flash | {"fused_cross_entropy", "loss_in_place", "fused_wgrad_accumulation", "dummy_gradients"},
         "compile": flash | {"fused_cross_entropy"},
     }
     assert all(software.name == name for name, software in PRESETS.items())
+    unfused = {name: software.softmax for name, software in PRESETS.items() if not software.flash_attention}
+    assert unfused == {"eager": "fp32", "megatron-2021": "fused", "megatron-2022": "fused"}
+
+
+def test_composer_of_2023_runs_the_attention_of_its_day():
+    def core_ns(preset, sequence):
+        block = units(preset, GPT, sequence_length=sequence).block
+        return sum(price(op, A100) for op in block.forward + block.backward if isinstance(op, Attention))
+
+    assert 1.5 < core_ns("composer-2023", 4096) / core_ns("flash", 4096) < 2.5
+    assert core_ns("megatron-2023", 4096) == core_ns("flash", 4096)
+
+
+def test_scores_that_the_fused_softmax_does_not_take_go_to_pytorch():
+    def names(tp, batch):
+        block = units("megatron-2021", GPT, tp, sequence_length=128, micro_batch_size=batch).block
+        return {op.name.rpartition(".")[2] for op in block.forward if isinstance(op, MemoryBound)}
+
+    assert "softmax_cast" not in names(2, 1)  # 4 heads of one sequence
+    assert "softmax_cast" not in names(8, 4)
+    assert "softmax_cast" in names(8, 2)
 
 
 # Activation memory: Korthikanti et al. (arXiv 2205.05198), equations 1 to 6
@@ -43,6 +77,7 @@ def test_presets_are_what_their_releases_fused():
 )
 def test_a_block_keeps_what_korthikanti_counts(tp, sequence, batch, precision):
     heads, stream = 8, sequence * batch * HIDDEN
+    assume(batch * heads // tp % SCORES_AT_ONCE == 0)  # what the fused softmax takes
     changes = {"sequence_length": sequence, "micro_batch_size": batch, "precision": precision, "dropout": 0.1}
 
     def kept(sequence_parallel, recompute):
@@ -104,8 +139,10 @@ def test_unfused_attention_is_two_gemms_forward_and_four_backward_on_all_scores(
 @pytest.mark.parametrize(
     ("preset", "forward", "backward"),
     [
-        # per score, forward and backward: fused softmax 4 and 6, dropout 5 and 5
-        ("megatron-2021", (4 + 5, 2), (6 + 5, 2)),
+        # per score, forward and backward: fused softmax 3 and 4, which read half of an operand, dropout 5 and 5
+        ("megatron-2021", (3 + 5, 2), (4 + 5, 2)),
+        # mask 4, softmax 4, dropout 5; dropout 5, softmax 6
+        (replace(PRESETS["eager"], softmax="half"), (4 + 4 + 5, 3), (5 + 6, 2)),
         # scale 4, mask 4, softmax 2 + 4, cast 6, dropout 5; dropout 5, cast 6, softmax 4 + 4 + 2, scale 4
         ("eager", (4 + 4 + 6 + 6 + 5, 5), (5 + 6 + 10 + 4, 4)),
     ],
@@ -120,6 +157,17 @@ def test_traffic_of_scores_by_hand(preset, forward, backward):
             expected[0] * scores,
             expected[1],
         )
+
+
+@pytest.mark.parametrize(("softmax", "forward", "backward"), [("fused", 4, 6), ("half", 4, 6), ("fp32", 20, 20)])
+def test_without_a_causal_mask_all_scores_are_read(softmax, forward, backward):
+    core = Attention(name="core", batch=1, sequence=64, heads=8, kv_heads=8, head_dim=64, causal=False)
+    software = replace(PRESETS["eager"], softmax=softmax)
+    training = Training(sequence_length=64, micro_batch_size=1, accumulation=1, precision=DType.BF16)
+    piece = core_piece(Shard(model=GPT, tp=1, sequence_parallel=False, software=software, training=training), core)
+    for items, per_score in ((piece.forward, forward), (piece.backward, backward)):
+        sizes = [moved(items, f"core.{name}")[0] for name in ("softmax", "scale", "mask")]
+        assert sum(sizes) == per_score * 8 * 64**2
 
 
 def test_shared_heads_are_repeated_without_flash_attention():

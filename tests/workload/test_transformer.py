@@ -248,7 +248,8 @@ def test_recomputation_moves_bytes_and_work():
     none, selective, full = (units("llama", 2, True, recompute=mode).block for mode in ("none", "selective", "full"))
     stream = 2 * 512 * 512 // 2
     assert full.saved_bytes == stream
-    assert full.saved_bytes + full.recomputed_bytes == none.saved_bytes
+    assert full.saved_bytes + full.recomputed_bytes == none.saved_bytes + stream, "and the output"
+    assert (none.late_bytes, selective.late_bytes, full.late_bytes) == (stream, stream, 4 * stream)
     assert exchanges(full.recompute) == exchanges(full.forward)
     assert sum(i.flops for i in ops(full.recompute, Gemm)) == sum(i.flops for i in ops(full.forward, Gemm))
     statistics = 4 * 512 * 4

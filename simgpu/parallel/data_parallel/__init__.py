@@ -16,6 +16,7 @@ from simgpu.parallel.data_parallel.plan import (
     Gradient,
     Reduction,
     ShardGroup,
+    ShardKey,
     StageWeights,
     WeightUpdate,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Gradient",
     "Reduction",
     "ShardGroup",
+    "ShardKey",
     "StageWeights",
     "WeightUpdate",
 ]

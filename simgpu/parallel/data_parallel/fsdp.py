@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simgpu.parallel.data_parallel.plan import (
     DP,
     REPLICATE,
@@ -21,7 +23,7 @@ from simgpu.parallel.data_parallel.plan import (
 from simgpu.parallel.strategy import FsdpOptions, Strategy
 from simgpu.workload.training import Training
 
-ROOT_KINDS = ("embedding", "head")
+ROOT_KINDS = ("embedding", "entry", "head")
 BACKWARD_PREFETCH = {"backward_pre": "pre", "backward_post": "post", "no_prefetch": "none"}
 
 
@@ -55,8 +57,9 @@ def fsdp1(weights: StageWeights, training: Training, strategy: Strategy) -> Data
     -----
     Gathered weights are used where they arrive, so nothing is copied out. Backward writes the flat gradient by
     concatenation, and casts it for the reduction where formats differ. A flat gradient is reduced whole: frozen
-    weights in it travel too. ``limit_all_gathers`` holds the CPU until the second last dropped unit is free;
-    without it gathers run ahead as far as the CPU gets.
+    weights in it travel too. In a pipeline weights are dropped and gathered again as without one, and gradients stay
+    unsharded (``no_sync``) until the last microbatch's backward. ``limit_all_gathers`` holds the CPU until the second
+    last dropped unit is free; without it gathers run ahead as far as the CPU gets.
 
     References
     ----------
@@ -88,6 +91,11 @@ def _plan(
     stored = sum(shard_elements(writer.stored(units), ways) for units in groups)
     reduced = sum(shard_elements(writer.reduced(units), ways) for units in groups)
     trained = sum(shard_elements(writer.trained(units), ways) for units in groups)
+    if strategy.fsdp.wrap_embedding_and_head:  # the final norm is a unit too: the head fetches that one ahead
+        prefetch = replace(prefetch, late=frozenset(unit for unit, kind in enumerate(weights.kinds) if kind == "head"))
+    dropped = [0] * len(weights.kinds)
+    for units in groups:
+        dropped[units[0]] = shard_elements(writer.reduced(units), ways) * training.grad_dtype.bytes
     ready = {(g.unit, g.name): order for order, g in enumerate(weights.gradients)}
     reductions = [writer.reduction(units, root=units == root) for units in groups if writer.trained(units)]
     kept = autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if pipelined else GradientStore()
@@ -97,10 +105,11 @@ def _plan(
         optimizer_bytes=trained * training.optimizer_bytes_per_parameter,
         optimizer_elements=trained,
         gradient_shards=ways,
+        dropped_bytes=tuple(dropped),
         store=kept,
         shards=tuple(writer.group(units, strategy.fsdp, root=units == root) for units in groups),
         prefetch=prefetch,
-        keep_gathered=pipelined,
+        keep_gathered=pipelined and not flat,
         reductions=tuple(sorted(reductions, key=lambda r: ready[r.unit, r.parameter])),
         reduce_every_microbatch=not pipelined,
         in_flight=0 if flat else 1,
@@ -115,7 +124,7 @@ class _Units:
         self.gradients, self.all = weights.by_unit(frozen=False), weights.by_unit(frozen=True)
         self.pipelined, self.replicas = strategy.pp > 1, 1
         self.ways, self.communicator = strategy.dp, DP
-        if strategy.data_parallel == "hsdp" and strategy.divided and strategy.dp_shard is not None:
+        if strategy.data_parallel == "hsdp" and strategy.dp_shard is not None and strategy.dp_shard < strategy.dp:
             self.ways, self.communicator = strategy.dp_shard, SHARD
             self.replicas = strategy.dp // strategy.dp_shard
 
@@ -147,6 +156,7 @@ class _Units:
             units=units,
             elements=elements,
             bytes=elements * size,
+            shard_elements=shard_elements(elements, self.ways),
             gather=gather,
             gradient_bytes=self.reduced(units) * gradient,
             reshard=options.reshard_after_forward and not root,
@@ -175,5 +185,6 @@ class _Units:
             parameter=last.name,
             copy_bytes=elements * copied,
             add_bytes=shard * (moved + 2 * self.training.grad_dtype.bytes),
-            group=units[0],
+            group=(units[0], self.communicator),
+            kept_elements=shard,
         )

@@ -60,8 +60,6 @@ class HostOffload:
         Copies of gradients and updated weights, and of fetched shards, go through pinned memory.
     pipelined_read, pipelined_write : bool
         The SSD reads the next sub-group, or writes the last, beside the CPU's update.
-    shards : int
-        Ranks that the states are split over.
     host_bytes : mapping of str to int
         Host memory of a rank by category.
     """
@@ -80,7 +78,6 @@ class HostOffload:
     pinned_weights: bool = True
     pipelined_read: bool = False
     pipelined_write: bool = False
-    shards: int = 1
     host_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -110,9 +107,9 @@ def _zero(plan: DataParallelPlan, training: Training, strategy: Strategy) -> Dat
     optimizer, parameters = strategy.zero.offload_optimizer, strategy.zero.offload_param
     shard, element = plan.optimizer_elements, training.param_dtype.bytes
     host: dict[str, int] = {}
-    moved = HostOffload(shards=strategy.dp)
+    moved = HostOffload()
     if parameters is not None:
-        shards = sum(-(-group.elements // strategy.dp) for group in plan.shards) * element
+        shards = sum(group.shard_elements for group in plan.shards) * element
         sharded = min(shards, plan.weights_bytes)  # a tied weight is in two groups and stored once
         plan = replace(plan, weights_bytes=plan.weights_bytes - sharded)
         moved = replace(
@@ -165,7 +162,6 @@ def _fsdp(plan: DataParallelPlan, training: Training) -> DataParallelPlan:
         update_bytes=ADAM_BYTES * TORCH_SLOWDOWN + CLIP_BYTES,
         gradient_bytes=training.grad_dtype.bytes,
         fetched_bytes=training.param_dtype.bytes,
-        shards=plan.gradient_shards,
         host_bytes={name: size for name, size in host.items() if size},
     )
-    return replace(plan, weights_bytes=0, gradients_bytes=0, optimizer_bytes=0, offload=moved)
+    return replace(plan, weights_bytes=0, gradients_bytes=0, dropped_bytes=(), optimizer_bytes=0, offload=moved)

@@ -12,6 +12,10 @@ DP, SHARD, REPLICATE = "dp", "dp_shard", "dp_replicate"
 """Communicators: all replicas; those of one sub-group that shares a copy of the states; one of each sub-group."""
 
 
+ShardKey = tuple[int, str]
+"""A ShardGroup, by its first unit and the communicator over which its weights are gathered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
     """One weight of a stage, and the gradient that backward completes for it."""
@@ -85,8 +89,9 @@ class Reduction:
 
     ``copy_bytes`` is the memory traffic to flatten gradients into the buffer first and ``copy_back_bytes`` that to
     bring the result back, both on the compute stream; ``add_bytes`` that to add the reduced shard to the kept
-    gradients, on the last hop's stream. ``group`` is the first unit of the ShardGroup whose unsharded gradients it
-    ends, where there is one.
+    gradients, on the last hop's stream. ``group`` is the key of the ShardGroup whose unsharded gradients it ends, where
+    there is one; ``kept_elements`` are those of this rank's part of the result, where that is split. ``copies`` says
+    how many gradients are flattened one by one, each by a kernel that its hook issues.
     """
 
     hops: tuple[Hop, ...]
@@ -96,7 +101,9 @@ class Reduction:
     copy_back_bytes: int = 0
     add_bytes: int = 0
     what: str = "gradients"
-    group: int | None = None
+    group: ShardKey | None = None
+    kept_elements: int = 0
+    copies: int = 1
 
     @property
     def kind(self) -> str:
@@ -137,6 +144,8 @@ class ShardGroup:
     elements : int
     bytes : int
         Memory of the weights while they are whole.
+    shard_elements : int
+        Weights of the group that one rank stores.
     gather : Gather
     regather : Gather or None
         What backward does instead (ZeRO++ keeps a second copy within a node).
@@ -146,16 +155,25 @@ class ShardGroup:
         The weights are dropped between forward and backward.
     backward : bool
         Backward enters one of the units.
+    hooked : int
+        Modules whose weights are fetched and released by hooks of their own, in Python.
     """
 
     units: tuple[int, ...]
     elements: int
     bytes: int
+    shard_elements: int
     gather: Gather
     regather: Gather | None = None
     gradient_bytes: int = 0
     reshard: bool = True
     backward: bool = True
+    hooked: int = 0
+
+    @property
+    def key(self) -> ShardKey:
+        """What tells it from other groups of a stage."""
+        return self.units[0], self.gather.communicator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +194,8 @@ class Prefetch:
         What a gather waits for on the GPU: ``compute``, all that was issued before; ``copies``, FSDP 2: the last
         gathered group's copy-out (in forward the one before it, whose buffer is used again); ``freed``, FSDP 1's
         limiter: the CPU waits until the second last group was dropped; ``none``.
+    late : frozenset of int
+        Units that ask for the next group after their backward where others ask before it.
     """
 
     forward: bool = False
@@ -183,6 +203,7 @@ class Prefetch:
     ahead_elements: int = 1
     live_elements: int | None = None
     hold: str = "compute"
+    late: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +235,10 @@ class DataParallelPlan:
     Parameters
     ----------
     weights_bytes, gradients_bytes, optimizer_bytes, buckets_bytes : int
-        Held by one rank from before the first step.
+        Of one rank; all but ``dropped_bytes`` are held from before the first step.
+    dropped_bytes : tuple of int
+        Gradients that the first backward of a step makes and ``zero_grad`` drops after the optimizer (PyTorch's
+        ``.grad``), by the unit that makes them, which of a ShardGroup is its first; empty when gradients stay.
     optimizer_elements : int
         Weights that this rank updates, and gradients that it reads for their norm.
     gradient_shards : int
@@ -252,6 +276,7 @@ class DataParallelPlan:
     optimizer_bytes: int
     optimizer_elements: int
     gradient_shards: int = 1
+    dropped_bytes: tuple[int, ...] = ()
     store: GradientStore = GradientStore()
     buckets_bytes: int = 0
     shards: tuple[ShardGroup, ...] = ()
@@ -299,6 +324,25 @@ def whole_states(weights: StageWeights, training: Training) -> tuple[int, int, i
         n * training.grad_dtype.bytes,
         n * training.optimizer_bytes_per_parameter,
     )
+
+
+def dropped_gradients(weights: StageWeights, element_bytes: int) -> tuple[int, ...]:
+    """Bytes of the gradients that each unit's backward is the first to make: of a tied weight that is its last user's.
+
+    Examples
+    --------
+    >>> table = Gradient(unit=0, name="embedding.weight", elements=8)
+    >>> own = Gradient(unit=1, name="norm.weight", elements=1)
+    >>> dropped_gradients(StageWeights(kinds=("embedding", "head"), gradients=(own, table), tied={1: 8}), 4)
+    (0, 36)
+    """
+    found = [count(gradients) for gradients in weights.by_unit(frozen=False)]
+    for user, elements in weights.tied.items():
+        owner = next((g.unit for g in weights.gradients if g.elements == elements and g.unit < user), None)
+        if owner is not None:
+            found[owner] -= elements
+            found[user] += elements
+    return tuple(elements * element_bytes for elements in found)
 
 
 def autograd_store(fresh_bytes: int, kept_bytes: int) -> GradientStore:

@@ -13,6 +13,7 @@ from simgpu.parallel.data_parallel.plan import (
     Reduction,
     StageWeights,
     autograd_store,
+    dropped_gradients,
     main_grad_store,
     whole_states,
 )
@@ -27,12 +28,14 @@ USED_BYTES = 4  # per weight: int32 of the map of used parameters (reducer.cpp, 
 
 def single(weights: StageWeights, training: Training, strategy: Strategy) -> DataParallelPlan:
     """One replica: nothing to reduce."""
+    dropped = () if strategy.megatron else dropped_gradients(weights, training.grad_dtype.bytes)
     weights_bytes, gradients_bytes, optimizer_bytes = whole_states(weights, training)
     return DataParallelPlan(
         weights_bytes=weights_bytes,
         gradients_bytes=gradients_bytes,
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
+        dropped_bytes=dropped,
         store=main_grad_store(training)
         if strategy.megatron
         else autograd_store(training.precision.bytes, training.grad_dtype.bytes),
@@ -46,7 +49,8 @@ def ddp(weights: StageWeights, training: Training, strategy: Strategy) -> DataPa
 
     Notes
     -----
-    A gradient is scaled by 1/dp as it is copied into its bucket, and copied back after the reduction.
+    A gradient is scaled by 1/dp as it is copied into its bucket, one kernel each (as DDP's traces show it: Kineto's
+    ``torch::distributed::reducer::mul_out`` under every AccumulateGrad), and copied back after the reduction.
     ``gradient_as_bucket_view`` makes the bucket the gradient: nothing is copied back, and no second buffer is kept
     beside buckets unless microbatches before the last one have gradients of their own. The copy in stays, because
     ``zero_grad`` drops gradients: backward writes fresh ones (reducer.cpp, mark_variable_ready_dense).
@@ -73,12 +77,14 @@ def ddp(weights: StageWeights, training: Training, strategy: Strategy) -> DataPa
         hop = Hop(kind="all_reduce", bytes=size)
         reductions.append(Reduction(hops=(hop,), unit=last.unit, parameter=last.name, what="map of used weights"))
     weights_bytes, gradients_bytes, optimizer_bytes = whole_states(weights, training)
-    alone = options.gradient_as_bucket_view and (training.accumulation == 1 or not options.no_sync)
+    views = options.gradient_as_bucket_view
+    alone = views and (training.accumulation == 1 or not options.no_sync)
     return DataParallelPlan(
         weights_bytes=weights_bytes,
         gradients_bytes=gradients_bytes,
         optimizer_bytes=optimizer_bytes,
         optimizer_elements=weights.elements,
+        dropped_bytes=() if views else dropped_gradients(weights, training.grad_dtype.bytes),
         store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
         buckets_bytes=0 if alone else weights.elements * moved,
         reductions=tuple(reductions),
@@ -119,5 +125,6 @@ def _all_reduce(bucket: Bucket, moved_bytes: int, *, copied: int, back: int) -> 
         unit=bucket[-1].unit,
         parameter=bucket[-1].name,
         copy_bytes=elements * copied,
+        copies=len(bucket),
         copy_back_bytes=elements * back,
     )

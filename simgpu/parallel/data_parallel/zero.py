@@ -23,7 +23,8 @@ def zero1(weights: StageWeights, training: Training, strategy: Strategy) -> Data
     Notes
     -----
     A reduce-scatter of the gradients and an all-gather of the weights: DDP's volume at equal dtype. ``overlap_comm``
-    is off by default, and backward waits for every bucket.
+    is off by default, and backward waits for every bucket. No bucket is kept (DeepSpeed runtime/engine.py turns
+    ``contiguous_gradients`` off at stage 1): one is flattened for its reduction only, when activations are gone.
     """
     shard = shard_elements(weights.elements, strategy.dp)
     weights_bytes, gradients_bytes, _ = whole_states(weights, training)
@@ -35,7 +36,6 @@ def zero1(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
         store=autograd_store(training.precision.bytes, training.grad_dtype.bytes),
-        buckets_bytes=bucket_bytes(weights, training, strategy, overlap=overlap),
         reductions=reductions(weights, training, strategy, fresh=training.grad_dtype.bytes, added=0),
         overlap=overlap,
         updates=_updates(weights, training, strategy),
@@ -57,7 +57,7 @@ def zero2(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_bytes=shard * training.optimizer_bytes_per_parameter,
         optimizer_elements=shard,
         gradient_shards=strategy.dp,
-        buckets_bytes=bucket_bytes(weights, training, strategy, overlap=overlap),
+        buckets_bytes=bucket_bytes(training, strategy, overlap=overlap),
         reductions=reductions(weights, training, strategy, fresh=training.precision.bytes, added=add_bytes(training)),
         reduce_every_microbatch=True,
         overlap=overlap,
@@ -66,10 +66,13 @@ def zero2(weights: StageWeights, training: Training, strategy: Strategy) -> Data
     )
 
 
-def bucket_bytes(weights: StageWeights, training: Training, strategy: Strategy, *, overlap: bool) -> int:
-    """Flat gradient buckets (``contiguous_gradients``); two alternate under ``overlap_comm``."""
-    elements = min(strategy.zero.reduce_bucket_size, weights.elements)
-    return elements * training.reduce_dtype.bytes * (2 if overlap else 1)
+def bucket_bytes(training: Training, strategy: Strategy, *, overlap: bool) -> int:
+    """Flat gradient buckets (``contiguous_gradients``); two alternate under ``overlap_comm``.
+
+    They have their full size however small the model is (DeepSpeed runtime/zero/stage_1_and_2.py, ``ipg_buffer``;
+    stage3.py, its flat bucket buffer).
+    """
+    return strategy.zero.reduce_bucket_size * training.reduce_dtype.bytes * (2 if overlap else 1)
 
 
 def reductions(
@@ -92,7 +95,9 @@ def reductions(
                 unit=start.unit,
                 parameter=start.name,
                 copy_bytes=elements * (fresh + moved),
+                copies=len(bucket),
                 add_bytes=shard_elements(elements, strategy.dp) * added,
+                kept_elements=shard_elements(elements, strategy.dp),
             )
         )
     return tuple(found)

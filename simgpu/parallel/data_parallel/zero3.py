@@ -52,7 +52,9 @@ def zero3(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         tied = weights.tied.get(unit, 0)
         elements = count(w for w in found if w.elements > threshold) + (tied if tied > threshold else 0)
         if elements:
-            shards.append(_group(unit, elements, training, strategy, backward=unit not in weights.asleep))
+            group = _group(unit, elements, training, strategy, backward=unit not in weights.asleep)
+            modules = {weight.name.rpartition(".")[0] for weight in found}
+            shards.append(replace(group, hooked=len(modules) + (1 if tied else 0)))
     stored = sum(shard_elements(count(found), strategy.dp) for found in everything)
     trained = sum(shard_elements(count(found), strategy.dp) for found in weights.by_unit(frozen=False))
     second = 0
@@ -68,7 +70,7 @@ def zero3(weights: StageWeights, training: Training, strategy: Strategy) -> Data
         optimizer_bytes=trained * training.optimizer_bytes_per_parameter,
         optimizer_elements=trained,
         gradient_shards=strategy.dp,
-        buckets_bytes=bucket_bytes(weights, training, strategy, overlap=overlap),
+        buckets_bytes=bucket_bytes(training, strategy, overlap=overlap),
         shards=tuple(shards),
         prefetch=Prefetch(
             forward=overlap and ahead > 0,
@@ -102,6 +104,7 @@ def _group(unit: int, elements: int, training: Training, strategy: Strategy, *, 
         units=(unit,),
         elements=elements,
         bytes=elements * size,
+        shard_elements=shard_elements(elements, strategy.dp),
         gather=gather,
         regather=regather,
         gradient_bytes=0,  # gradients go straight into the bucket

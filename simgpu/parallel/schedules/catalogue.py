@@ -17,6 +17,7 @@ from simgpu.parallel.schedules.interleaved_zero_bubble import interleaved_zero_b
 from simgpu.parallel.schedules.looped_bfs import looped_bfs_schedule
 from simgpu.parallel.schedules.one_f_one_b import one_f_one_b_schedule
 from simgpu.parallel.schedules.table import PipelineSchedule
+from simgpu.parallel.schedules.timed_zero_bubble import zb2p_schedule
 from simgpu.parallel.schedules.zbv import zbv_schedule
 from simgpu.parallel.schedules.zero_bubble import zbh1_schedule, zbh2_schedule
 
@@ -73,7 +74,8 @@ PIPELINE_SCHEDULES: Final[Mapping[str, ScheduleKind]] = MappingProxyType(
         ),
         "looped_bfs": ScheduleKind(build=looped_bfs_schedule, virtual=ANY),
         "zbh1": ScheduleKind(build=zbh1_schedule, virtual=ONE, aliases=("zb1p",)),
-        "zbh2": ScheduleKind(build=zbh2_schedule, virtual=ONE, aliases=("zb2p",)),
+        "zbh2": ScheduleKind(build=zbh2_schedule, virtual=ONE),
+        "zb2p": ScheduleKind(build=zb2p_schedule, virtual=ONE),
         "interleaved_zero_bubble": ScheduleKind(
             build=interleaved_zero_bubble_schedule, virtual=ANY, refuse=refuse_uneven_rounds
         ),

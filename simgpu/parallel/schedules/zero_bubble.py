@@ -79,7 +79,7 @@ def zbh1_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSchedu
 
 
 def zbh2_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSchedule:
-    """ZB-H2 (ZB2P): twice the warm-up of 1F1B, so that the tail fills with weight gradients altogether.
+    """ZB-H2: twice the warm-up of 1F1B, so that the tail fills with weight gradients altogether.
 
     Parameters
     ----------
