@@ -1,10 +1,7 @@
-"""Reports from the field about links: each runs the reporter's configuration and asserts what was seen.
-
-Rows are those of the project's list of cases; where a reporter left something out, the test says what the figures
-imply instead.
-"""
+"""Reports about links and machines (section G of the list of cases), and what lies behind those of the table."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -12,9 +9,12 @@ import pytest
 from simgpu.api import collective, run
 from simgpu.config.cluster_request import ClusterRequest, request_cluster
 from simgpu.costs.collectives.settings import NcclSettings
-from simgpu.costs.transfers import point_to_point
+from simgpu.costs.transfers import collective as collective_cost
 
-from .boxes import A100_ONE_HCA, FOUR_ON_625_MBIT, GPT2_LARGE, PIX_AND_SYS, THROTTLED, pair
+from .boxes import PIX_AND_SYS, pair
+
+BOXES = Path(__file__).parent / "topologies"
+FOUR_ON_625_MBIT = BOXES / "4x-rtx2080ti-625mbit.yaml"
 
 
 @pytest.fixture
@@ -34,114 +34,28 @@ def _time_ms(kind, topology, size, **where):
     return row.time_ns / 1e6
 
 
-# Row 1, tomaslaz/scale-ops: seconds an epoch by placement, nodes x GPUs of each. 2x1 is 0.14 s a step and 139 s an
-# epoch slower than 1x2: 1,000 steps of two GPUs. 498 s over 2,000 steps are 0.249 s, which an A100 needs for some 8
-# sequences of 1,024 tokens.
-EPOCH_S = {"1x1": 498, "1x2": 267, "2x1": 406, "1x4": 135, "4x1": 252}
-STEPS_OF_ONE_GPU = 2000
-BATCH = 8
+class TestBytesThroughOneHca:
+    """Row 1, tomaslaz/scale-ops: why two nodes of two GPUs are as slow as four of one."""
 
-
-@pytest.fixture(scope="module")
-def steps_s(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("row1")
-    (folder / "box.yaml").write_text(A100_ONE_HCA, encoding="utf-8")
-    (folder / "gpt2-large.json").write_text(json.dumps(GPT2_LARGE), encoding="utf-8")
-    reports = {}
-    for placement in (*EPOCH_S, "2x2"):
-        nodes, each = map(int, placement.split("x"))
-        gpus = nodes * each
-        (reports[placement],) = run(
-            {
-                "name": placement,
-                "model": str(folder / "gpt2-large.json"),
-                "cluster": {"topology": str(folder / "box.yaml"), "nodes": nodes, "gpus": gpus},
-                "training": {
-                    "sequence_length": 1024,
-                    "micro_batch_size": BATCH,
-                    "global_batch_size": BATCH * gpus,
-                    "precision": "bf16",
-                },
-                "parallel": {"data_parallel": "ddp" if gpus > 1 else "none"},
-            }
-        )
-    return reports
-
-
-class TestGpt2LargeOnOneHcaPerNode:
-    """Row 1, tomaslaz/scale-ops."""
-
-    def test_every_placement_is_near_its_epoch(self, steps_s):
-        for placement, measured_s in EPOCH_S.items():
-            report = steps_s[placement]
-            epoch_s = report.step_time_s * STEPS_OF_ONE_GPU / report.gpus
-            assert epoch_s == pytest.approx(measured_s, rel=0.08), placement
-
-    def test_the_order_of_placements(self, steps_s):
-        epochs = {name: steps_s[name].step_time_s / steps_s[name].gpus for name in EPOCH_S}
-        assert sorted(epochs, key=epochs.get) == ["1x4", "4x1", "1x2", "2x1", "1x1"]
-
-    def test_a_second_node_costs_seven_hundredths_to_seventeen_hundredths_of_a_second(self, steps_s):
-        lost_s = steps_s["2x1"].step_time_s - steps_s["1x2"].step_time_s
-        assert lost_s == pytest.approx(0.14, abs=0.03)
-
-    def test_two_by_two_is_four_by_one_and_the_extra_is_not_claimed(self, steps_s):
-        # Reported: 896 s, 3.6 times as slow. A ring puts the same bytes through each HCA, and nothing here says more.
-        assert steps_s["2x2"].step_time_s == pytest.approx(steps_s["4x1"].step_time_s, rel=0.03)
-
-    def test_the_shared_hca_is_the_bottleneck_and_the_verdict_says_so(self, steps_s):
-        for placement in ("2x1", "4x1", "2x2"):
-            report = steps_s[placement]
-            assert "nic0" in max(report.transfers, key=lambda one: one.bytes).bottleneck
-            assert "nic0" in report.verdict
-
-    @pytest.mark.parametrize(
-        ("nodes", "gpus", "reported_ms", "rel"), [(1, 2, 20, 0.15), (2, 2, 120, 0.1), (4, 4, 158, 0.2)]
-    )
-    def test_the_all_reduce_alone(self, topology, nodes, gpus, reported_ms, rel):
-        alone = _time_ms("all_reduce", topology(A100_ONE_HCA), 1_400_000_000, nodes=nodes, gpus=gpus)
-        assert alone == pytest.approx(reported_ms, rel=rel)
-
-    def test_bytes_through_each_hca(self, topology):
+    @pytest.mark.parametrize(("nodes", "gpus"), [(4, 4), (2, 4)])
+    def test_each_hca_carries_the_same(self, nodes, gpus):
         # 2.1 GB = 2 x 3/4 x 1.4 GB either way.
-        from simgpu.costs.transfers import collective as price
-
-        for nodes, gpus in ((4, 4), (2, 4)):
-            cluster = request_cluster(ClusterRequest(topology=topology(A100_ONE_HCA), nodes=nodes, gpus=gpus))
-            loads = price(cluster, tuple(range(4)), "all_reduce", 1_400_000_000).loads
-            through = {cluster.links[load.link].name: load.bytes for load in loads}
-            for node in range(nodes):
-                assert through[f"node{node}/nic0->leaf0"] == 2_100_000_000
-
-
-class TestThrottledNetwork:
-    """Row 5, BinhangYuan/tc_cluster_setting: one GPU a node, 1 Gb/s and 10 ms."""
-
-    @pytest.mark.parametrize(("nodes", "measured_ms"), [(4, 1669), (8, 1940), (16, 2076), (32, 2141)])
-    def test_latency_of_a_large_all_reduce_is_pipelined(self, topology, nodes, measured_ms):
-        time_ms = _time_ms("all_reduce", topology(THROTTLED), 128 * 2**20, nodes=nodes)
-        assert time_ms == pytest.approx(measured_ms, rel=0.04)
-
-    @pytest.mark.parametrize("nodes", [4, 8, 16, 32])
-    def test_a_small_one_pays_it_at_every_step(self, topology, nodes):
-        time_ms = _time_ms("all_reduce", topology(THROTTLED), 128 * 2**10, nodes=nodes)
-        assert time_ms >= 2 * (nodes - 1) * 10
-
-    def test_a_send(self, topology):
-        cluster = request_cluster(ClusterRequest(topology=topology(THROTTLED), nodes=2))
-        cost = point_to_point(cluster, 0, 1, 128 * 2**20)
-        assert (cost.latency_ns + cost.stream_ns) / 1e6 == pytest.approx(1083, rel=0.04)
+        cluster = request_cluster(ClusterRequest(topology=str(BOXES / "4x-a100-one-hca.yaml"), nodes=nodes, gpus=gpus))
+        loads = collective_cost(cluster, tuple(range(4)), "all_reduce", 1_400_000_000).loads
+        through = {cluster.links[load.link].name: load.bytes for load in loads}
+        for node in range(nodes):
+            assert through[f"node{node}/nic0->leaf0"] == 2_100_000_000
 
 
 class TestASecondBoxOver625Mbit:
-    """Row 13, speechbrain/speechbrain#1096: 21 h on 1 GPU, 9 h on 4, 22 h with a second machine at 625 Mbit/s."""
+    """Row 13, speechbrain/speechbrain#1096: the bandwidth between the machines at which the second would pay."""
 
     @pytest.fixture
-    def scenario(self, topology):
+    def scenario(self):
         return {
             "name": "a second box",
             "model": "gpt2",
-            "cluster": {"topology": topology(FOUR_ON_625_MBIT)},
+            "cluster": {"topology": str(FOUR_ON_625_MBIT)},
             "training": {
                 "sequence_length": 512,
                 "micro_batch_size": 4,
@@ -156,13 +70,6 @@ class TestASecondBoxOver625Mbit:
             ],
         }
 
-    def test_four_help_and_eight_are_slower_than_one(self, scenario):
-        one, box, both = run(scenario)
-        assert box.tokens_per_s > 1.5 * one.tokens_per_s
-        assert both.tokens_per_s < one.tokens_per_s
-        assert not one.warnings
-        assert not box.warnings
-
     def test_the_break_even_bandwidth_is_said_and_is_one(self, scenario, topology):
         _, box, both = run(scenario)
         (warning,) = both.warnings
@@ -171,8 +78,10 @@ class TestASecondBoxOver625Mbit:
         amount, unit = needed.split()
         assert unit == "GB/s"
         # At that bandwidth between the boxes both are as fast, within what the sentence's digits leave.
-        wide = FOUR_ON_625_MBIT.replace("TCP 10GbE (NCCL socket)", "IB NDR 400G").replace(
-            "14.08", str(48.5 / float(amount))
+        wide = (
+            FOUR_ON_625_MBIT.read_text(encoding="utf-8")
+            .replace("TCP 10GbE (NCCL socket)", "IB NDR 400G")
+            .replace("14.08", str(48.5 / float(amount)))
         )
         _, _, now = run({**scenario, "cluster": {"topology": topology(wide, "wide")}})
         assert now.tokens_per_s == pytest.approx(box.tokens_per_s, rel=0.1)
