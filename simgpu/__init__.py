@@ -37,6 +37,7 @@ _HOMES = {
     "play_case": "simgpu.api",
     "run": "simgpu.api",
     "runs_to_json": "simgpu.metrics.json_report",
+    "search": "simgpu.searches",
     "simulate": "simgpu.api",
     "sweep": "simgpu.sweeps",
     "validate": "simgpu.validation",
@@ -68,6 +69,7 @@ __all__ = [
     "play_case",
     "run",
     "runs_to_json",
+    "search",
     "simulate",
     "sweep",
     "validate",
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from simgpu.metrics.report import Report
     from simgpu.pricing import one_op, op_table, ops
     from simgpu.program import Program
+    from simgpu.searches import search
     from simgpu.sweeps import sweep
     from simgpu.timeline import Timeline
     from simgpu.validation import validate

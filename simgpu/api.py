@@ -15,12 +15,14 @@ from simgpu.config.collective_table import read_collective_table
 from simgpu.config.sizes import parse_ranks, parse_sizes
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.dtypes import DType
-from simgpu.engine import play
+from simgpu.engine import paused_collector, play
 from simgpu.fold import fold as fold_program
 from simgpu.hardware.computer import host_memory_bytes, host_ranks
+from simgpu.lower.perturbation import perturbed
 from simgpu.lower.recompute import recomputed_share
 from simgpu.metrics.collective_errors import TableErrors, price_table
 from simgpu.metrics.collective_sweep import CollectiveSweep, sweep_collective
+from simgpu.metrics.critical_path import critical_path
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.loading import loading_memory
 from simgpu.metrics.report import Report
@@ -48,8 +50,9 @@ def play_case(case: Case, *, fold: bool = True) -> Timeline:
     fold : bool
         Simulate one rank of every class of ranks proved alike; the times are the same either way.
     """
-    program = lower_case(case, op_prices(case))
-    return play(fold_program(program) if fold else program)
+    with paused_collector():
+        program = perturbed(lower_case(case, op_prices(case)), case.perturbation)
+        return play(fold_program(program) if fold else program)
 
 
 def simulate(case: Case, *, fold: bool = True) -> Report:
@@ -75,7 +78,8 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
             tried.append((remedy.text, changed))
             if changed.fits and not report.fits:
                 break
-    return replace(report, verdict=describe_run(report, tried))
+    path = None if report.timeline is None else critical_path(report.timeline)
+    return replace(report, verdict=describe_run(report, tried), critical_path=path)
 
 
 def run(

@@ -49,12 +49,16 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
         Whose own step to print as well.
     """
     from simgpu.metrics.comparison import compare
+    from simgpu.metrics.slowest import describe_classes
 
     console.print(Text(title, style="bold"))
     console.print(Text(compare(reports)))
     console.print()
     console.print(comparison_table(reports))
     grids = [breakdown_grid("Where the step goes (mean over ranks)", _by_run(reports)), memory_grid(reports)]
+    paths = [(r.name, r.critical_path.breakdown_ns, r.step_time_ns) for r in reports if r.critical_path is not None]
+    if paths:
+        grids.insert(1, breakdown_grid("Critical path: the chain of ops that decides the step", paths))
     own = [] if rank is None else [(r, found) for r in reports if (found := _rank_report(r, rank)) is not None]
     if own:
         columns = [(report.name, found.breakdown_ns, report.step_time_ns) for report, found in own]
@@ -62,8 +66,13 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
     for grid in grids:
         for table in grid.tables(console.width):
             console.print(table)
+    for report in reports:
+        console.print(Text(f"{report.name}: {describe_classes(report)}"))
     for report, found in own:
         console.print(Text(f"{report.name}: {_rank_line(found, rank or 0)}"))
+    for report in reports:
+        if report.critical_path is not None:
+            console.print(Text(f"{report.name}: critical path: {report.critical_path}"))
     for report in reports:
         if report.what_ifs:
             console.print(Text(f"{report.name}: what if: {gains_text(report.what_ifs)}"))

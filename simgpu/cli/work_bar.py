@@ -63,6 +63,12 @@ class WorkBar:
             progress, task = self._bar
             progress.advance(task)
 
+    def expect(self, left: int) -> None:
+        """Say how many runs are left, where that changes on the way."""
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, total=progress.tasks[task].completed + left)
+
     def notice(self, text: str) -> None:
         """Print a line without disturbing the bar."""
         if self._bar is not None:

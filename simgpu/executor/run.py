@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from simgpu.executor.outcome import ExecutorError, Outcome, TaskExecutor
@@ -25,7 +27,7 @@ def default_jobs() -> int:
 
 def run_tasks(
     function: Callable[[Any], Any],
-    items: Sequence[Any],
+    items: Iterable[Any],
     *,
     jobs: int | None = None,
     executor: TaskExecutor | None = None,
@@ -38,8 +40,8 @@ def run_tasks(
     function : callable
         Of a module, so that other processes find it; returns an answer for whatever is wrong with its item, so that
         an exception means a lost worker.
-    items : sequence
-        Picklable.
+    items : iterable
+        Picklable; taken one by one as there is room for them, so that outcomes may decide what comes next.
     jobs : int, optional
         Processes; as many as CPUs by default. With one, everything runs in this process.
     executor : TaskExecutor, optional
@@ -63,57 +65,74 @@ def run_tasks(
     [1, 2, 3]
     """
     if executor is not None:
-        return _through(executor, function, items, notice)
-    workers = min(jobs or default_jobs(), len(items))
+        return _through(executor, function, iter(items), notice)
+    workers = jobs or default_jobs()
+    if isinstance(items, Sized):
+        workers = min(workers, len(items))
     if workers <= 1:
         return (Outcome(index=index, value=function(item)) for index, item in enumerate(items))
-    return _in_pool(function, items, workers, notice)
+    return _in_pool(function, iter(items), workers, notice)
 
 
-def _in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: int, notice: Report) -> Iterator[Outcome]:
-    waiting = deque(range(len(items)))
-    suspects: deque[int] = deque()  # tasks that were running when a worker died: each runs alone, to know which it was
+def _in_pool(function: Callable[[Any], Any], items: Iterator[Any], workers: int, notice: Report) -> Iterator[Outcome]:
+    source = enumerate(items)
+    waiting: deque[tuple[int, Any]] = deque()
+    suspects: deque[tuple[int, Any]] = deque()  # tasks under way when a worker died: each runs alone, to know which
+    _fill(waiting, source)
     while waiting or suspects:
         queue, crew, ahead = (suspects, 1, 1) if suspects else (waiting, workers, _AHEAD * workers)
-        running: dict[Future[Any], int] = {}
+        running: dict[Future[Any], tuple[int, Any]] = {}
         try:
             with worker_pool(crew) as pool:
                 while queue or running:
                     while queue and len(running) < ahead:
-                        future = pool.submit(function, items[queue[0]])
+                        future = pool.submit(function, queue[0][1])
                         running[future] = queue.popleft()
+                        if queue is waiting:
+                            _fill(waiting, source)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         value = future.result()
-                        yield Outcome(index=running.pop(future), value=value)
+                        yield Outcome(index=running.pop(future)[0], value=value)
+                    if queue is waiting:
+                        _fill(waiting, source)
         except BrokenProcessPool:
             finished = {future for future in running if future.done() and future.exception() is None}
             for future in finished:
-                yield Outcome(index=running.pop(future), value=future.result())
+                yield Outcome(index=running.pop(future)[0], value=future.result())
             if queue is suspects:
-                for index in running.values():
+                for index, _ in running.values():
                     yield Outcome(index=index, lost="the process that simulated it died, twice; memory may be short")
             else:
-                suspects.extend(sorted(running.values()))
+                suspects.extend(sorted(running.values(), key=itemgetter(0)))
                 again = "1 point is" if len(suspects) == 1 else f"{len(suspects)} points are"
                 notice(f"a worker process died; {again} simulated again, one at a time")
 
 
+def _fill(waiting: deque[tuple[int, Any]], source: Iterator[tuple[int, Any]]) -> None:
+    """Take one task more, unless one is waiting."""
+    if not waiting:
+        waiting.extend(islice(source, 1))
+
+
 def _through(
-    executor: TaskExecutor, function: Callable[[Any], Any], items: Sequence[Any], notice: Report
+    executor: TaskExecutor, function: Callable[[Any], Any], items: Iterator[Any], notice: Report
 ) -> Iterator[Outcome]:
-    waiting = deque(range(len(items)))
+    source = enumerate(items)
+    waiting: deque[tuple[int, Any]] = deque()
     again: set[int] = set()
-    running: dict[Future[Any], int] = {}
+    running: dict[Future[Any], tuple[int, Any]] = {}
+    _fill(waiting, source)
     try:
         while waiting or running:
             while waiting and len(running) < _HANDED:
                 try:
-                    future = executor.submit(function, items[waiting[0]])
+                    future = executor.submit(function, waiting[0][1])
                 except Exception as error:
                     raise ExecutorError(f"the executor takes no more tasks: {_said(error)}") from error
                 running[future] = waiting.popleft()
+                _fill(waiting, source)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                index = running.pop(future)
+                index, item = running.pop(future)
                 try:
                     value = future.result()
                 except Exception as error:
@@ -122,9 +141,10 @@ def _through(
                     else:
                         notice(f"a task was lost and is tried again: {_said(error)}")
                         again.add(index)
-                        waiting.append(index)
+                        waiting.append((index, item))
                     continue
                 yield Outcome(index=index, value=value)
+            _fill(waiting, source)
     finally:
         for future in running:
             future.cancel()

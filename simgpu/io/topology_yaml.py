@@ -41,20 +41,36 @@ def to_topology_yaml(description: Mapping[str, Any], comments: Sequence[str] = (
     for key, value in description.items():
         if isinstance(value, Mapping) and key == "devices":
             lines.append(f"{key}:")
-            lines += [f"  {name}: {_flow(entry)}" for name, entry in value.items()]
+            lines += [f"  {name}: {flow_text(entry)}" for name, entry in value.items()]
         elif isinstance(value, list) and value:
             lines.append(f"{key}:")
-            lines += [f"  - {_flow(entry)}" for entry in value]
+            lines += [f"  - {flow_text(entry)}" for entry in value]
         else:
-            lines.append(f"{key}: {_flow(value)}")
+            lines.append(f"{key}: {flow_text(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _flow(value: object) -> str:
+def flow_text(value: object) -> str:
+    """Write a value in one line of YAML.
+
+    Parameters
+    ----------
+    value : object
+        Plain data.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> flow_text({"a": [1, "no"], "b": "x y"})
+    '{a: [1, "no"], b: x y}'
+    """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {flow_text(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(entry) for entry in value) + "]"
+        return "[" + ", ".join(flow_text(entry) for entry in value) + "]"
     if isinstance(value, str):
         plain = _PLAIN.fullmatch(value) and not value.endswith(" ") and not _NUMBER_LIKE.fullmatch(value)
         # JSON strings are YAML's double-quoted ones; ASCII escapes keep odd characters out of the file.

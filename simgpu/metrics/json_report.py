@@ -43,6 +43,7 @@ def _run(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "op_table": None if report.op_table is None else report.op_table.to_json(),
         "warnings": list(report.warnings),
+        "critical_path": None if report.critical_path is None else report.critical_path.to_json(),
         "what_ifs": gains_to_json(report.what_ifs),
         "gpu_hours": report.gpu_hours,
         "cost": report.cost,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simgpu.metrics.activity import Bar
+from simgpu.metrics.critical_path import CriticalPath
 from simgpu.metrics.gain import Gain
 from simgpu.metrics.host_memory import HostMemory
 from simgpu.metrics.loading import LoadingMemory
@@ -27,7 +28,7 @@ class RankReport:
     device: str
     capacity_bytes: int
     breakdown_ns: Mapping[str, int]
-    bars: tuple[Bar, ...]
+    bars: Sequence[Bar]
     memory_curve: tuple[tuple[int, int], ...]
     peak_memory_bytes: int
     peak_time_ns: int
@@ -113,6 +114,7 @@ class Report:
     cost: float | None = None
     hours: float | None = None
     what_ifs: tuple[Gain, ...] = ()  # what the step would gain from changes, where that was asked
+    critical_path: CriticalPath | None = field(default=None, repr=False)  # the chain of ops that decides the step
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simgpu.metrics.layout_choice import LayoutChoice, layout_choice
 from simgpu.metrics.mean_errors import mean_errors
 from simgpu.metrics.report import Report
 
@@ -31,6 +32,10 @@ class ValidatedRun:
     assumptions : tuple of str
         What the source does not say.
     source : str
+    setting : str
+        What was trained on what: runs of one setting differ in their layout. Empty where that does not matter.
+    measured_bubble : float or None
+        Published share of the step in which ranks idle.
     """
 
     id: str
@@ -43,6 +48,15 @@ class ValidatedRun:
     fits: bool = True
     assumptions: tuple[str, ...] = ()
     source: str = ""
+    setting: str = ""
+    measured_bubble: float | None = None
+
+    @property
+    def predicted_bubble(self) -> float | None:
+        """What is left of the step without all that ranks compute; None where no bubble was measured."""
+        if self.measured_bubble is None:
+            return None
+        return 1 - sum(share for name, share in self.breakdown.items() if name.startswith("compute."))
 
     @property
     def error(self) -> float:
@@ -84,6 +98,10 @@ class FamilyErrors:
         Mean of the sizes of the steps' errors, and of the errors; fractions of the measured step.
     memory_mape : float or None
         Mean of the sizes of the memories' errors, where memory was measured.
+    bubble_points : float or None
+        Largest difference of a predicted and a published bubble, in points of the step.
+    layouts : LayoutChoice or None
+        How well layouts were told apart, where some work was measured in several.
     """
 
     family: str
@@ -92,6 +110,8 @@ class FamilyErrors:
     mape: float | None
     bias: float | None
     memory_mape: float | None
+    bubble_points: float | None = None
+    layouts: LayoutChoice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,22 +219,46 @@ def validation_to_json(found: Validation) -> dict[str, Any]:
                 "error": run.error,
                 "measured_memory_gib": run.measured_memory_gib,
                 "predicted_memory_gib": run.predicted_memory_gib,
+                **_bubbles(run),
             }
             for run in found.runs
         ],
         "skipped": [{"id": run.id, "reason": run.reason} for run in found.skipped],
-        "families": [
-            {"id": one.family, "n": one.n, "mape": one.mape, "bias": one.bias, "memory_mape": one.memory_mape}
-            for one in found.families
-        ],
+        "families": [_family_to_json(one) for one in found.families],
         "mape": found.mape,
         "bias": found.bias,
     }
 
 
+def _bubbles(run: ValidatedRun) -> dict[str, Any]:
+    if run.measured_bubble is None:
+        return {}
+    return {"measured_bubble": run.measured_bubble, "predicted_bubble": run.predicted_bubble}
+
+
+def _family_to_json(one: FamilyErrors) -> dict[str, Any]:
+    """Name what holds for every family, and what holds for this one besides."""
+    found: dict[str, Any] = {
+        "id": one.family, "n": one.n, "mape": one.mape, "bias": one.bias, "memory_mape": one.memory_mape,
+    }  # fmt: skip
+    if one.bubble_points is not None:
+        found["bubble_points"] = one.bubble_points
+    if one.layouts is not None:
+        found["layouts"] = {
+            "settings": one.layouts.settings, "regret": one.layouts.regret, "pairs": one.layouts.pairs,
+            "ordered": one.layouts.ordered,
+        }  # fmt: skip
+    return found
+
+
 def _family(name: str, runs: Sequence[ValidatedRun], skipped: int) -> FamilyErrors:
     n, mape, bias = mean_errors(runs)
     memory = [abs(error) for run in runs if (error := run.memory_error) is not None]
+    bubbles = [
+        100 * abs(run.predicted_bubble - run.measured_bubble)
+        for run in runs
+        if run.predicted_bubble is not None and run.measured_bubble is not None
+    ]
     return FamilyErrors(
         family=name,
         n=n,
@@ -222,4 +266,6 @@ def _family(name: str, runs: Sequence[ValidatedRun], skipped: int) -> FamilyErro
         mape=mape,
         bias=bias,
         memory_mape=sum(memory) / len(memory) if memory else None,
+        bubble_points=max(bubbles) if bubbles else None,
+        layouts=layout_choice(runs),
     )

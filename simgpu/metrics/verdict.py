@@ -8,6 +8,7 @@ from simgpu.metrics.host_work import describe_host_work, host_work
 from simgpu.metrics.launches import launches
 from simgpu.metrics.limit import FULL
 from simgpu.metrics.report import RankReport, Report
+from simgpu.metrics.slowest import describe_slowest
 from simgpu.units import format_time
 
 GIB = 1 << 30
@@ -157,7 +158,10 @@ def lost_time(report: Report) -> list[tuple[str, str]]:
 
 def _detail(report: Report, name: str) -> str:
     if name == "bubble":
-        return describe_bubble(report)
+        waited = report.breakdown_ns["straggler"] >= NOTABLE * report.step_time_ns  # then it is said there
+        return describe_bubble(report) + ("" if waited else describe_slowest(report))
+    if name == "straggler":
+        return describe_slowest(report)
     return describe_host_work(report) if name == "host" else _over(report, name)
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from simgpu.config.load import Source
 from simgpu.config.sweep_grid import SweepGrid, load_grid, value_label
 from simgpu.executor import Journal, TaskExecutor, run_tasks
+from simgpu.executor.point import play_point, point_task
 from simgpu.metrics.sweep_table import FAILED, PointResult, SweepAxis, SweepTable
-from simgpu.sweeps.point import play_point, point_task
 
 
 class SweepWatch(Protocol):

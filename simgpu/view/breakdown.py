@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from simgpu.metrics.report import Report
 from simgpu.view.figure import Spec
@@ -30,20 +30,69 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     >>> spec([])["data"]
     []
     """
+    return bars(reports, [report.breakdown_ns for report in reports], unit="ms of the step, mean over ranks", left=left)
+
+
+def path_spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
+    """Build the critical path of each run, by class, as plain data.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    left : int, pixels
+        Least left margin.
+
+    Returns
+    -------
+    Spec
+
+    Examples
+    --------
+    >>> path_spec([])["data"]
+    []
+    """
+    paths = [{} if report.critical_path is None else report.critical_path.breakdown_ns for report in reports]
+    return bars(reports, paths, unit="ms of the step, along the critical path", left=left)
+
+
+def bars(reports: Sequence[Report], breakdowns: Sequence[Mapping[str, float]], *, unit: str, left: int) -> Spec:
+    """Stack nanoseconds by accounting class, one bar a run.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    breakdowns : sequence of mapping
+        Of each report: class of `simgpu.metrics.activity.CLASSES` to nanoseconds, which sum to the step.
+    unit : str
+        Title of the axis.
+    left : int, pixels
+        Least left margin.
+
+    Returns
+    -------
+    Spec
+
+    Examples
+    --------
+    >>> bars([], [], unit="ms", left=0)["data"]
+    []
+    """
     longest_ns = max((report.step_time_ns for report in reports), default=1)
-    parts = [_part(reports, key, paint, longest_ns) for key, paint in CLASSES.items()]
+    parts = [_part(reports, breakdowns, key, paint, longest_ns) for key, paint in CLASSES.items()]
     return stacked(
         reports,
         [part for part in parts if any(part.values)],
-        unit="ms of the step, mean over ranks",
+        unit=unit,
         left=left,
         top=46,
         span=longest_ns * 1.01e-6,
     )
 
 
-def _part(reports: Sequence[Report], key: str, paint: Paint, longest_ns: int) -> Part:
-    lengths_ns = [float(report.breakdown_ns.get(key, 0.0)) for report in reports]
+def _part(
+    reports: Sequence[Report], breakdowns: Sequence[Mapping[str, float]], key: str, paint: Paint, longest_ns: int
+) -> Part:
+    lengths_ns = [float(breakdown.get(key, 0.0)) for breakdown in breakdowns]
     shares = [
         length / report.step_time_ns if report.step_time_ns else 0.0
         for length, report in zip(lengths_ns, reports, strict=True)

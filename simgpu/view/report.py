@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simgpu.metrics.report import Report
 from simgpu.units import format_count
-from simgpu.view import gantt, table
+from simgpu.view import breakdown, gantt, table
 from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten
 from simgpu.view.figures import FIGURES
 from simgpu.view.page import document, slot
@@ -23,6 +23,10 @@ _TIMELINE = (
 _BREAKDOWN = (
     "Every nanosecond of the step belongs to exactly one part, so the parts add up to the step. Exposed communication "
     "is the part that no computation hides; a bubble is waiting for a pipeline neighbour."
+)
+_PATH = (
+    "The chain of ops that decides the step: from its end back to its start, each op with what released it, be it on "
+    "its stream, on another one, the last member of a transfer or the CPU. What is not on it can be slower for free."
 )
 _WHAT_IF = (
     "The same run, simulated again with one thing changed: what the step would gain. A free transfer still waits for"
@@ -67,10 +71,14 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     figures: dict[str, Spec] = {
         name: timeline if name == "timeline" else build(reports, left=left) for name, build in FIGURES.items()
     }
+    paths = any(report.critical_path is not None for report in reports)
+    if paths:
+        figures["path"] = breakdown.path_spec(reports, left=left)
     sections = [
         ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
         ("Timeline", _TIMELINE, slot("timeline")),
         ("Where the step goes", _BREAKDOWN, slot("breakdown")),
+        *([("Critical path", _PATH, slot("path") + _paths(reports))] if paths else []),
         *([("What if", _WHAT_IF, table.gains(reports))] if any(report.what_ifs for report in reports) else []),
         ("Memory", _MEMORY, slot("memory") + "<h3>What the peak is made of</h3>" + slot("composition")),
         ("Communication", _TRANSFERS, table.transfers(reports)),
@@ -137,6 +145,12 @@ def _warnings(reports: Sequence[Report]) -> str:
         return ""
     items = (_item(reports, names, warning) for warning, names in found.items())
     return f"<h2 class=warn>Warnings</h2>\n<ul class=warnings>{''.join(items)}</ul>"
+
+
+def _paths(reports: Sequence[Report]) -> str:
+    """Say of each run how long its path is and where it runs."""
+    said = [(report, f"{report.critical_path}.") for report in reports if report.critical_path is not None]
+    return f"<ul>{''.join(_item(reports, [report.name], fact) for report, fact in said)}</ul>"
 
 
 def _assumptions(reports: Sequence[Report]) -> str:

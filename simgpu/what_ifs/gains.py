@@ -12,6 +12,7 @@ from simgpu.engine import play
 from simgpu.errors import Issue, ScenarioError
 from simgpu.fold import fold as fold_program
 from simgpu.lower.kernels import KernelPrices
+from simgpu.lower.perturbation import perturbed
 from simgpu.metrics.activity import AXES
 from simgpu.metrics.gain import Gain
 from simgpu.metrics.report import Report
@@ -28,7 +29,7 @@ MOST_REPLAYS: Final = 5
 MOST_SPANS: Final = 6_000
 """Spans played again for that, in all; some 0.2 s per 10,000 of them on one core (benchmarks/sweep.py)."""
 _NOTABLE: Final = 0.0005  # of the step: less reads 0.0 %
-_ISSUED_FREE: Final = HostCosts(forward_op_ns=0, backward_op_ns=0, launch_ns=0)
+_ISSUED_FREE: Final = HostCosts(forward_op_ns=0, backward_op_ns=0, collective_ns=0, launch_ns=0)
 
 
 def what_if(case: Case, changes: str | Sequence[Change], *, fold: bool = True) -> tuple[Gain, ...]:
@@ -156,7 +157,7 @@ def _step_ns(case: Case, changes: Iterable[Change], *, fold: bool) -> int:
             prices = KernelPrices(faster_device(prices.gpu, change))
     if "host" in names:
         case = replace(case, software=replace(case.software, host=_ISSUED_FREE))
-    program = lower_case(case, prices)
+    program = perturbed(lower_case(case, prices), case.perturbation)
     for axis in names.intersection(AXES):
         program = with_free_axis(program, axis)
     if "bubble" in names:

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simgpu
-from simgpu.executor import code_version
+from simgpu.executor import code_version, point
 from simgpu.metrics.sweep_table import CLASSES, NUMBERS
-from simgpu.sweeps import point
 from tests.sweep.grids import GRID, idle_share
 
 

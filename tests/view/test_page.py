@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 import pytest
 from plotly.offline import get_plotlyjs
 
+from simgpu.metrics.critical_link import Link
+from simgpu.metrics.critical_path import CriticalPath
 from simgpu.view.figure import to_json
 from simgpu.view.report import html, write_html
 
@@ -191,3 +193,23 @@ def test_the_page_needs_no_figure_classes():
         "sys.exit('plotly.graph_objs' in sys.modules or 'pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_critical_path_has_a_section_where_there_is_one():
+    link = Link(
+        rank=3, stream="compute", name="forward 0", phase="forward", microbatch=0, start_ns=0, end_ns=8_000_000,
+        accounting=(("compute.gemm", 6_000_000), ("host", 2_000_000)),
+    )  # fmt: skip
+    report = pipeline()
+    plain, shown = (
+        html([one], title="t", verdict="v")
+        for one in (report, replace(report, critical_path=CriticalPath(links=(link,))))
+    )
+    assert "<h2>Critical path</h2>" not in plain
+    assert "<h2>Critical path</h2>" in shown
+    assert "1 op, all on rank 3" in shown
+    figure = json.loads(re.search(r'data-figure="path">(.*?)</script>', shown, re.DOTALL)[1])
+    assert [(trace["name"], trace["x"]) for trace in figure["data"]] == [
+        ("matrix products", [6.0]),
+        ("host (CPU)", [2.0]),
+    ]

@@ -1,4 +1,4 @@
-"""One point of a sweep, as it travels to a worker and comes back: plain data both ways."""
+"""One simulation of many, as it travels to a worker and comes back: plain data both ways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simgpu.api import facts, play_case
 from simgpu.config.inputs import Inputs
 from simgpu.config.point_case import point_case, point_files
 from simgpu.errors import ScenarioError, SimGPUError
-from simgpu.executor import code_version
+from simgpu.executor.version import code_version
 from simgpu.metrics.summary import summarize
 from simgpu.metrics.sweep_table import FAILED, INVALID, OK, point_numbers
 

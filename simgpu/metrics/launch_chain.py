@@ -1,0 +1,204 @@
+"""The CPU's side of a Program: who issues what, how long it takes, and what a full queue waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from simgpu.engine.host import QUEUE_DEPTH
+from simgpu.engine.launches import before_last
+from simgpu.program import HOST, Collective, Compute, Instruction, Issue, Program, Recv, Send
+
+Work = Compute | Collective | Send | Recv
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """A place in a CPU thread's instructions, in one of the steps."""
+
+    rank: int
+    stream: str
+    step: int
+    position: int
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.instructions[self.position]
+
+    def before(self) -> HostPlace:
+        """Return the place before; of the first one, the last of the step before.
+
+        Examples
+        --------
+        >>> place = HostPlace(0, "host", 1, 0, (Issue(stream="compute", instruction=0, op_ns=1, launch_ns=1),) * 3)
+        >>> place.before().step, place.before().position
+        (0, 2)
+        """
+        position, step = self.position - 1, self.step
+        if position < 0:
+            position, step = len(self.instructions) - 1, step - 1
+        return HostPlace(self.rank, self.stream, step, position, self.instructions)
+
+
+@dataclass(slots=True)
+class LaunchChain:
+    """Looks up a Program's Issues; a key is (rank, index of the stream, instruction, step), as of a span.
+
+    Parameters
+    ----------
+    program : Program
+    streams : tuple of str
+        Those of the Timeline.
+    """
+
+    program: Program
+    streams: tuple[str, ...]
+    _homes: dict[tuple[int, str, int], tuple[int, str, int]] = field(default_factory=dict)
+    _before: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for rank, binding in enumerate(self.program.ranks):
+            for name, items in self.program.roles[binding.role].streams.items():
+                for position, item in enumerate(items):
+                    if isinstance(item, Issue):
+                        target = self._target_rank(rank, item)
+                        self._homes[target, item.stream, item.instruction] = rank, name, position
+
+    def issues(self, role: int, stream: str) -> bool:
+        """Whether a stream is a thread of the CPU."""
+        return any(isinstance(item, Issue) for item in self.program.roles[role].streams[stream])
+
+    def place(self, key: tuple[int, int, int, int]) -> HostPlace:
+        """Return where the CPU issues an instruction."""
+        rank, stream, position = self._homes[key[0], self.streams[key[1]], key[2]]
+        return HostPlace(rank, stream, key[3], position, self._items(rank, stream))
+
+    def target(self, place: HostPlace) -> tuple[int, int, int, int] | None:
+        """Return the key of what is issued at a place; None where nothing is."""
+        item = place.instruction
+        if not isinstance(item, Issue):
+            return None
+        return (
+            self._target_rank(place.rank, item), self.streams.index(item.stream), item.instruction, place.step
+        )  # fmt: skip
+
+    def work(self, key: tuple[int, int, int, int]) -> Work:
+        """Return the instruction that a key names."""
+        found = self._items(key[0], self.streams[key[1]])[key[2]]
+        assert isinstance(found, Work)  # nothing else is issued
+        return found
+
+    def total_ns(self, place: HostPlace) -> int:
+        """Return what the CPU needs to issue all of what is issued at a place; 0 where nothing is."""
+        key, item = self.target(place), place.instruction
+        if key is None or not isinstance(item, Issue):
+            return 0
+        work = self.work(key)
+        return launched_ns(work, item, len(work.kernels)) if isinstance(work, Compute) else item.op_ns
+
+    def begin_ns(self, key: tuple[int, int, int, int], kernel: int, start_ns: int, end_ns: int) -> int:
+        """Return when the CPU began to issue a run of kernels, of which it held one up.
+
+        Parameters
+        ----------
+        key : tuple
+        kernel : int
+            Position of the kernel that was held up.
+        start_ns, end_ns : int, nanoseconds
+            When it began and ended.
+
+        Notes
+        -----
+        A kernel begins no earlier than its op's first launch, and what comes after its last launch takes its share of
+        the kernel's time; one of the two held it up, the one from which the CPU began earlier.
+        """
+        place, work = self.place(key), self.work(key)
+        issue = place.instruction
+        assert isinstance(issue, Issue)  # where it is issued
+        if not isinstance(work, Compute):
+            return start_ns - issue.op_ns
+        op, duration = work.kernels[kernel], end_ns - start_ns
+        first = launched_ns(work, issue, kernel) + (issue.op_ns if op.launches else 0)
+        last = launched_ns(work, issue, kernel + 1)
+        after = duration - before_last(duration, op.launches)
+        return min(start_ns - first, end_ns - after - last)
+
+    def needed(self, key: tuple[int, int, int, int]) -> tuple[int, int] | None:
+        """Return step and instruction that must have ended before an instruction could be issued to a full queue.
+
+        None when the queue has had room since the first step.
+        """
+        rank, stream, position, step = key
+        before = self._launches_before(rank, self.streams[stream])
+        total = before[-1]
+        if not total:
+            return None
+        left = QUEUE_DEPTH - 1
+        items = self._items(rank, self.streams[stream])
+        while step >= 0:
+            if before[position] <= left:  # all of this step's fit: go on in the one before
+                left -= before[position]
+                step, position = step - 1, len(items)
+                if step >= 0 and left >= total:
+                    whole = min(step, left // total)
+                    left, step = left - whole * total, step - whole
+                continue
+            while position > 0:
+                position -= 1
+                size = before[position + 1] - before[position]
+                if size > left:
+                    return step, position
+                left -= size
+        return None
+
+    def _launches_before(self, rank: int, stream: str) -> list[int]:
+        role = self.program.ranks[rank].role
+        found = self._before.get((role, stream))
+        if found is None:
+            found = self._before[role, stream] = [0]
+            for item in self._items(rank, stream):
+                found.append(found[-1] + min(_launches(item), QUEUE_DEPTH - 1))
+        return found
+
+    def _items(self, rank: int, stream: str) -> tuple[Instruction, ...]:
+        return self.program.roles[self.program.ranks[rank].role].streams[stream]
+
+    def _target_rank(self, rank: int, issue: Issue) -> int:
+        if issue.member < 0:
+            return rank
+        return self.program.groups[self.program.ranks[rank].groups[HOST]].members[issue.member]
+
+
+def launched_ns(work: Compute, issue: Issue, kernels: int) -> int:
+    """Return how long the CPU needs to issue the first so many kernels of a run.
+
+    Parameters
+    ----------
+    work : Compute
+    issue : Issue
+    kernels : int
+
+    Returns
+    -------
+    int, nanoseconds
+
+    Examples
+    --------
+    >>> from simgpu.program import Kernel
+    >>> add = Kernel(name="add", op_class="memory_bound", duration_ns=2, launches=3)
+    >>> run = Compute(name="run", kernels=(add, add), duration_ns=4, phase="forward")
+    >>> launched_ns(run, Issue(stream="compute", instruction=0, op_ns=10, launch_ns=5), 2)
+    40
+    """
+    each: Sequence[int] = [
+        issue.op_ns + (kernel.launches - 1) * issue.launch_ns if kernel.launches else 0
+        for kernel in work.kernels[:kernels]
+    ]
+    return sum(each)
+
+
+def _launches(item: Instruction) -> int:
+    if isinstance(item, Compute):
+        return sum(kernel.launches for kernel in item.kernels)
+    return 1 if isinstance(item, Collective | Send | Recv) else 0

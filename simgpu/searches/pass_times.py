@@ -1,0 +1,108 @@
+"""How long a unit's passes take at least: kernels in order, and exchanges that nothing in the pass hides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from simgpu.lower.segments import Segment, SegmentCompiler
+from simgpu.parallel.data_parallel.plan import GradientStore
+from simgpu.workload.unit import Exchange, GradientReady, Join, Unit
+
+ExchangeNs = Callable[[Exchange], int]
+
+
+class PassTimes(NamedTuple):
+    """Least times of one micro-batch of a unit, nanoseconds, and what it keeps until its backward, bytes.
+
+    Parameters
+    ----------
+    forward_ns : int
+    backward_ns : int
+        Recomputation and the whole backward of any micro-batch but the first.
+    first_ns : int
+        What the first micro-batch's backward takes more than that; may be below 0.
+    input_ns, weight_ns : int
+        Recomputation and the part of backward that the unit's input needs; the rest of it.
+    saved_bytes : int
+        Activations and logits.
+    owed_bytes : int
+        What stays between the gradients of inputs and those of weights, where they are apart.
+    """
+
+    forward_ns: int
+    backward_ns: int
+    first_ns: int
+    input_ns: int
+    weight_ns: int
+    saved_bytes: int
+    owed_bytes: int
+
+
+def unit_times(unit: Unit, compiler: SegmentCompiler, exchange_ns: ExchangeNs, store: GradientStore) -> PassTimes:
+    """Return what a unit's passes take at least.
+
+    Parameters
+    ----------
+    unit : Unit
+    compiler : SegmentCompiler
+        Prices its ops.
+    exchange_ns : callable
+        What an exchange takes at least, nanoseconds.
+    store : GradientStore
+        What keeping a gradient takes.
+
+    Returns
+    -------
+    PassTimes
+    """
+    none: frozenset[str] = frozenset()
+    again = pass_ns(compiler.recompute(unit), exchange_ns) if unit.recompute else 0
+    first, later = (
+        pass_ns(compiler.backward(unit, none, stored), exchange_ns) for stored in (store.first_bytes, store.later_bytes)
+    )
+    stored, split = min(store.first_bytes, store.later_bytes), compiler.split(unit)
+    return PassTimes(
+        forward_ns=pass_ns(compiler.forward(unit), exchange_ns),
+        backward_ns=again + later,
+        first_ns=first - later,
+        input_ns=again + pass_ns(compiler.input_gradient(unit), exchange_ns),
+        weight_ns=pass_ns(compiler.weight_gradient(unit, none, stored), exchange_ns),
+        saved_bytes=unit.saved_bytes + unit.logits_bytes,
+        owed_bytes=min(unit.saved_bytes, split.inputs_bytes) + split.gradients_bytes,
+    )
+
+
+def pass_ns(segments: Iterable[Segment], exchange_ns: ExchangeNs) -> int:
+    """Play the segments of a pass on a compute stream and one stream for each axis, with nothing else there.
+
+    Parameters
+    ----------
+    segments : iterable of Segment
+    exchange_ns : callable
+
+    Returns
+    -------
+    int, nanoseconds
+        No pass takes less: whatever else is on the streams only delays it.
+
+    Examples
+    --------
+    >>> from simgpu.program import Kernel
+    >>> gemm = Kernel(name="gemm", op_class="gemm", duration_ns=10)
+    >>> hidden = [Exchange(kind="all_reduce", bytes=8, tag="a"), (gemm,), Join(tag="a")]
+    >>> pass_ns(hidden, lambda _: 7), pass_ns(hidden, lambda _: 17)
+    (10, 17)
+    """
+    now = 0
+    free: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    for segment in segments:
+        if isinstance(segment, Exchange):
+            free[segment.axis] = max(now, free.get(segment.axis, 0)) + exchange_ns(segment)
+            ends[segment.tag] = free[segment.axis]
+        elif isinstance(segment, Join):
+            now = max(now, ends.pop(segment.tag, 0))
+        elif not isinstance(segment, GradientReady):
+            now += sum(kernel.duration_ns for kernel in segment)
+    return now
