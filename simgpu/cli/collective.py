@@ -244,7 +244,7 @@ def print_errors(found: TableErrors, console: Console) -> None:
         table.add_column("rows", justify="right", no_wrap=True)
         table.add_column("reason", overflow="fold")
         for one_skipped in found.skipped:
-            table.add_row(Text(one_skipped.series), str(one_skipped.rows), Text(one_skipped.reason))
+            table.add_row(Text(one_skipped.id), str(one_skipped.rows), Text(one_skipped.reason))
         console.print(table)
 
 

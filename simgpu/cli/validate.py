@@ -119,6 +119,17 @@ def _print(found: Validation, console: Console, title: str) -> None:
         skipped = f"{len(found.skipped):,}" if found.skipped else ""
         table.add_row("in total", f"{len(found.runs):,}", skipped, _percent(found.mape), _signed(found.bias), "")
     console.print(table)
+    for one in found.families:
+        if one.bubble_points is not None:
+            text = f"Bubbles of {one.family}: within {one.bubble_points:.2f} points of the published ones"
+            console.print(Text(text), soft_wrap=True)
+        if one.layouts is not None:
+            text = (
+                f"Layouts of {one.family}: {one.layouts.settings:,} models, batches and machines in several; the one "
+                f"predicted to be fastest is {one.layouts.regret:.1%} slower than the fastest on average; "
+                f"{one.layouts.ordered:.1%} of {one.layouts.pairs:,} pairs ordered right"
+            )
+            console.print(Text(text), soft_wrap=True)
     reasons = Counter((run.family, run.reason) for run in found.skipped)
     if reasons:
         left = Table(title="Not predicted", title_justify="left")

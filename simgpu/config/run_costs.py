@@ -1,4 +1,4 @@
-"""Op costs of a measured run: those of its machine, where that machine's own matrix rate was published."""
+"""Op costs of a measured run: those of the slowest of its GPUs, where all wait for each other."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 from simgpu.costs.choice import OpCosts
 from simgpu.costs.operating_point import operating_point
+from simgpu.costs.slowest_gpu import slowest_gpu
 from simgpu.hardware.gpu import Gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCosts(OpCosts):
-    """Costs at the operating point of the machine that a source measured on.
+    """Costs on the machines that a source measured on.
 
     Parameters
     ----------
     source : str
-        Where the run was published, as the table says itself.
+        Where the run was published, as the table says itself: that machine's own matrix rate may be known.
+    gpus : int
+        Of the run; they differ among themselves.
 
     Examples
     --------
@@ -26,8 +29,11 @@ class RunCosts(OpCosts):
     """
 
     source: str = ""
+    gpus: int = 1
 
     def device(self, gpu: Gpu) -> Gpu:
-        """Return the device at the rate that its machine held in a published table of matrix products."""
+        """Return the slowest device, at the rate that its machine held where it published products of its own."""
         own = OpCosts(rates=self.rates, power_cap_w=self.power_cap_w, table=self.table).device(gpu)
-        return operating_point(own, self.source) if self.rates != "peak" else own
+        if self.rates == "peak":
+            return own
+        return slowest_gpu(operating_point(own, self.source), self.gpus)

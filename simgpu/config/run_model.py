@@ -14,6 +14,9 @@ from typing import Any, Final
 from simgpu.hardware.table import read_table
 
 _DIMENSIONS: Final = {"layers": "layers", "hidden": "hidden", "heads": "heads", "vocab": "vocab", "ffn": "ffn"}
+_NO_VOCABULARY: Final = re.compile(r"vocab[^;]*does not give", re.IGNORECASE)
+_MULTIPLE: Final = 128  # vocabularies are padded to it: NVIDIA/Megatron-LM make-vocab-size-divisible-by
+_PLAIN: Final = ("gelu", "relu")  # MLPs of two matrices
 _UNNAMED: Final = {"y": "Llama 2", "n": "GPT"}
 
 
@@ -61,6 +64,44 @@ def run_model(cells: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str,
     if fields.get("positions") == "learned":
         fields["max_positions"] = numbers["seq"]
     return fields
+
+
+def unstated_vocabulary(cells: Mapping[str, str], fields: Mapping[str, Any]) -> int | None:
+    """Return the vocabulary that the published number of parameters leaves, where the source gives none itself.
+
+    Parameters
+    ----------
+    cells : mapping of column to text
+        ``notes`` says that the vocabulary is not the source's.
+    fields : mapping
+        The model as `run_model` returns it.
+
+    Returns
+    -------
+    int or None
+        A multiple of 128; None where the vocabulary is the source's, or nothing is left for it.
+
+    Notes
+    -----
+    Of ``params_b``: layers of 4 h^2 + 2 h f weights (3 h f where gated) and positions come first. Head and embedding
+    are counted once, as names of models do where both are one tensor.
+
+    Examples
+    --------
+    >>> cells = {"notes": "vocab about 51k (paper does not give it)", "params_b": "28.3"}
+    >>> unstated_vocabulary(cells, {"layers": 62, "hidden": 6144, "ffn": 24576, "mlp": "gelu", "max_positions": 1024})
+    33920
+    """
+    if not _NO_VOCABULARY.search(cells.get("notes", "")):
+        return None
+    try:
+        total = float(cells.get("params_b", "")) * 1e9
+    except ValueError:
+        return None
+    hidden, matrices = fields["hidden"], 2 if fields.get("mlp") in _PLAIN else 3
+    layers = fields["layers"] * hidden * (4 * hidden + matrices * fields["ffn"])
+    left = (total - layers) / hidden - fields.get("max_positions", 0)
+    return round(left / _MULTIPLE) * _MULTIPLE if left >= _MULTIPLE / 2 else None
 
 
 def _value(text: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from simgpu.config.run_framework import Framework, find_framework, find_replicas
-from simgpu.config.run_model import run_model
+from simgpu.config.run_model import run_model, unstated_vocabulary
 from simgpu.config.run_system import run_system
 
 WHOLE: Final = (
@@ -18,13 +18,16 @@ WHOLE: Final = (
 """Columns with whole numbers."""
 
 _SCHEDULES: Final = (
-    (r"^1F1B-I", "interleaved_1f1b"), (r"^1F1B", "1f1b"), (r"^ZB-?(1p|H1)", "zbh1"), (r"^ZB-?(2p|H2)", "zbh2"),
-    (r"^ZB-?V", "zbv"), (r"^GPipe", "gpipe"),
+    (r"^1F1B-I", "interleaved_1f1b"), (r"^1F1B", "1f1b"), (r"^ZB-?(1p|H1)", "zbh1"), (r"^ZB-?2p", "zb2p"),
+    (r"^ZB-?H2", "zbh2"), (r"^ZB-?V", "zbv"), (r"^GPipe", "gpipe"),
 )  # fmt: skip
+_STAGES_A_RANK: Final = {"gpipe": 1, "1f1b": 1, "zbh1": 1, "zbh2": 1, "zb2p": 1, "zbv": 2}
+"""Of schedules that take no other number."""
 _PRECISIONS: Final = (
-    (r"^(mxfp8|nvfp4|fp4|fp8-mx)", ""), (r"^fp8", "fp8"), (r"^bf16", "bf16"), (r"^fp16/bf16", "bf16"),
+    (r"^(nvfp4|fp4)", ""), (r"^(mxfp8|fp8)", "fp8"), (r"^bf16", "bf16"), (r"^fp16/bf16", "bf16"),
     (r"^fp16", "fp16"), (r"^tf32", "tf32"), (r"^fp32", "fp32"),
 )  # fmt: skip
+_BLOCK_SCALED: Final = re.compile(r"^(mxfp8|fp8-mx)", re.IGNORECASE)
 _PURE: Final = "mode pure"  # Composer's mixed_precision: PURE; its DEFAULT reduces gradients in fp32
 _DEFAULT: Final = "mode default"
 
@@ -117,10 +120,20 @@ def row_scenario(cells: Mapping[str, str], numbers: Mapping[str, int]) -> RowSce
         "cluster": system.cluster,
         "training": _training(row, framework, model, dp),
         "parallel": parallel,
-        "software": framework.software,
+        "software": _software(row, framework),
         **(replicas.blocks if "data_parallel" in parallel else {}),
     }
     return RowScenario(data=data, gpu_model=system.gpu_model, assumptions=(*system.assumptions, *row.assumptions))
+
+
+def _software(row: _Row, framework: Framework) -> dict[str, Any] | str:
+    """Name the software generation; MXFP8 finds a scale for 32 elements as it casts them, without a pass before."""
+    if not _BLOCK_SCALED.search(row.text("precision")):
+        return framework.software
+    row.assumptions.append(
+        "MXFP8 is fp8 whose scales need no pass over the tensor; the scales themselves move no bytes"
+    )
+    return {"preset": framework.software, "fp8_scaling": "delayed"}
 
 
 def _model(row: _Row) -> dict[str, Any] | str:
@@ -130,6 +143,10 @@ def _model(row: _Row) -> dict[str, Any] | str:
         raise SkippedRowError(f"{absent.args[0]} is unstated") from None
     if model is None:
         raise SkippedRowError(f"model {row.text('model')!r} is not described by the table's columns")
+    left = unstated_vocabulary(row.cells, model) if isinstance(model, dict) else None
+    if isinstance(model, dict) and left is not None:
+        row.assumptions.append("the vocabulary is what the published parameters leave for it")
+        return model | {"vocab": left}
     return model
 
 
@@ -188,20 +205,23 @@ def _pipeline(row: _Row, model: dict[str, Any] | str, pp: int) -> dict[str, Any]
     virtual = row.numbers.get("vpp")
     if virtual is None and words.startswith("1 layer per chunk"):
         virtual = -(-layers // pp)
+    named = next((name for pattern, name in _SCHEDULES if re.search(pattern, schedule, re.IGNORECASE)), None)
+    if schedule and named is None:
+        raise SkippedRowError(f"schedule is not known: {schedule!r}")
+    if virtual is None and named is not None:
+        virtual = _STAGES_A_RANK.get(named)
     if virtual is None:
         raise SkippedRowError("vpp is unstated")
     if virtual > 1:
         found["virtual_stages"] = virtual
         if "interleaved p2p overlap" in row.text("overlap_notes") or "PP overlap" in row.text("overlap_notes"):
             found["overlap_p2p"] = True
-    if schedule:
-        named = next((name for pattern, name in _SCHEDULES if re.search(pattern, schedule, re.IGNORECASE)), None)
-        if named is None:
-            raise SkippedRowError(f"schedule is not known: {schedule!r}")
+    if named is not None:
         found["schedule"] = named
     stages = pp * virtual
-    if layers % stages and (layers + 2) % stages == 0 and layers > stages:
-        # Embedding and head count as a layer each (NVIDIA/Megatron-LM --account-for-embedding-in-pipeline-split)
+    if layers % stages and (layers + 2) % stages == 0:
+        # Embedding and head count as a layer each (NVIDIA/Megatron-LM --account-for-embedding-in-pipeline-split);
+        # with one layer a stage they are all that the first and the last one hold.
         each = (layers + 2) // stages
         found["layers_per_stage"] = [each - 1, *[each] * (stages - 2), each - 1]
         row.assumptions.append("first and last stage hold a layer less")

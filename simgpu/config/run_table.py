@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.config.draft import Draft
-from simgpu.config.run_scenario import WHOLE, SkippedRowError, row_scenario
+from simgpu.config.run_profile import profiled_pipeline
+from simgpu.config.run_scenario import WHOLE, RowScenario, SkippedRowError, row_scenario
 from simgpu.config.settings import Setting, apply_settings, parse_overrides
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.csv_file import CsvFile, read_csv
@@ -21,6 +22,10 @@ COLUMNS: Final = ("id", "model", "gpu", "gpus", "precision", "framework")
 _STEPS: Final = ("step_s", "derived_step_s", "implied_step_s")  # measured before derived
 _UNSOUND: Final = re.compile(r"pathological|degraded|unhealthy|misconfigured", re.IGNORECASE)
 _FINE_TUNING: Final = re.compile(r"\b(LoRA|SFT)\b")
+_BUBBLE: Final = "bubble_rate_paper"
+_NO_STEP: Final = "step time is unstated, and no rate stands for one"
+PROFILED: Final = ": profiled stages"
+"""What is added to the family of runs that are played with the times of their source's own profile."""
 _GIB: Final = re.compile(r"\bGiB\b")
 
 
@@ -45,6 +50,8 @@ class MeasuredRun:
         What the table does not say and was taken to be so.
     source : str
         Where it was published.
+    bubble : float or None
+        Published share of the step that the rank that takes longest idles.
     """
 
     id: str
@@ -56,6 +63,7 @@ class MeasuredRun:
     gpu_model: str = ""
     assumptions: tuple[str, ...] = ()
     source: str = ""
+    bubble: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +139,8 @@ def read_run_table(
     Returns
     -------
     tuple of MeasuredRun, tuple of SkippedRun
-        Every selected row is in one of the two, in the table's order.
+        Every selected row is in one of the two, in the table's order. A row with its stages' profile makes a second
+        run, of its pipeline alone.
 
     Raises
     ------
@@ -152,9 +161,9 @@ def read_run_table(
         if selection.group:
             family += f": {cells[selection.group] or 'unstated'}"
         try:
-            runs.append(_run(cells, family, path.parent, settings))
-        except SkippedRowError as why:
-            skipped.append(SkippedRun(id=cells["id"], family=family, reason=str(why)))
+            found, left = _row_runs(cells, family, path.parent, settings)
+            runs += found
+            skipped += left
         except ScenarioError as error:
             issues += [
                 Issue(field=issue.field, value=issue.value, problem=issue.problem, file=file.source, line=line)
@@ -186,29 +195,52 @@ def _selected(cells: Mapping[str, str], selection: RunSelection) -> bool:
     return all(any(fnmatchcase(cells[column], pattern) for pattern in patterns) for column, patterns in selection.where)
 
 
-def _run(cells: Mapping[str, str], family: str, folder: Path, settings: Sequence[Setting]) -> MeasuredRun:
+def _row_runs(
+    cells: Mapping[str, str], family: str, folder: Path, settings: Sequence[Setting]
+) -> tuple[list[MeasuredRun], list[SkippedRun]]:
+    """Return the runs of a row: from its configuration, and from its stages' profile where it has one."""
+    try:
+        numbers, scenario = _scenario(cells)
+    except SkippedRowError as why:
+        return [], [SkippedRun(id=cells["id"], family=family, reason=str(why))]
+    source = " ".join(text for text in (cells.get("source", ""), cells.get("source_ref", "")) if text)
+    step_s = _step_s(cells, numbers, scenario.data["training"]["global_batch_size"])
+    runs: list[MeasuredRun] = []
+    bubble, profile = _number(cells, _BUBBLE), profiled_pipeline(cells, scenario.data)
+    if profile is not None and bubble is not None:
+        runs.append(
+            MeasuredRun(
+                id=cells["id"], family=family + PROFILED, data=profile.data, folder=folder,
+                step_s=profile.step_s(bubble) if step_s is None else step_s,
+                gpu_model=scenario.gpu_model, source=source, bubble=bubble,
+            )
+        )  # fmt: skip
+    if step_s is None:
+        return runs, [SkippedRun(id=cells["id"], family=family, reason=_NO_STEP)]
+    memory = _number(cells, "peak_mem_gb") if _GIB.search(cells.get("notes", "")) else None
+    draft = Draft(data=scenario.data, source=cells["id"])
+    issues = apply_settings(draft, settings)
+    if issues:
+        raise ScenarioError(issues)
+    whole = MeasuredRun(
+        id=cells["id"], family=family, data=draft.data, folder=folder, step_s=step_s, memory_gib=memory,
+        gpu_model=scenario.gpu_model, assumptions=scenario.assumptions, source=source,
+    )  # fmt: skip
+    return [whole, *runs], []
+
+
+def _scenario(cells: Mapping[str, str]) -> tuple[dict[str, int], RowScenario]:
     if _FINE_TUNING.search(" ".join(cells.get(name, "") for name in ("model", "notes"))):
         raise SkippedRowError("fine-tuning: adapters and packed sequences are in no column")
     unsound = _UNSOUND.search(cells.get("notes", ""))
     if unsound:
         raise SkippedRowError(f"its notes call it {unsound[0].lower()}")
     numbers = {name: int(cells[name]) for name in WHOLE if cells.get(name, "").isdecimal() and int(cells[name])}
-    scenario = row_scenario(cells, numbers)
-    step_s = _step_s(cells, numbers, scenario.data["training"]["global_batch_size"])
-    memory = _number(cells, "peak_mem_gb") if _GIB.search(cells.get("notes", "")) else None
-    draft = Draft(data=scenario.data, source=cells["id"])
-    issues = apply_settings(draft, settings)
-    if issues:
-        raise ScenarioError(issues)
-    source = " ".join(text for text in (cells.get("source", ""), cells.get("source_ref", "")) if text)
-    return MeasuredRun(
-        id=cells["id"], family=family, data=draft.data, folder=folder, step_s=step_s, memory_gib=memory,
-        gpu_model=scenario.gpu_model, assumptions=scenario.assumptions, source=source,
-    )  # fmt: skip
+    return numbers, row_scenario(cells, numbers)
 
 
-def _step_s(cells: Mapping[str, str], numbers: Mapping[str, int], batch: int) -> float:
-    """Return the measured step in seconds, from a time or from a rate that stands for one."""
+def _step_s(cells: Mapping[str, str], numbers: Mapping[str, int], batch: int) -> float | None:
+    """Return the measured step in seconds, from a time or from a rate that stands for one; None without either."""
     for column in _STEPS:
         found = _number(cells, column)
         if found:
@@ -219,7 +251,7 @@ def _step_s(cells: Mapping[str, str], numbers: Mapping[str, int], batch: int) ->
     tokens = _number(cells, "tokens_s_gpu")
     if tokens and "seq" in numbers:
         return batch * numbers["seq"] / (numbers["gpus"] * tokens)
-    raise SkippedRowError("step time is unstated, and no rate stands for one")
+    return None
 
 
 def _number(cells: Mapping[str, str], column: str) -> float | None:

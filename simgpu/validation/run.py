@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,6 +14,9 @@ from simgpu.errors import Issue, ScenarioError
 from simgpu.executor import Journal, TaskExecutor, run_tasks
 from simgpu.metrics.validation import UnpredictedRun, ValidatedRun, Validation, sum_up
 from simgpu.validation.task import play_run, run_task
+
+_LAYOUT = ("parallel", "ddp", "zero", "fsdp", "distributed_optimizer")
+"""Blocks of a scenario that say how the work is divided."""
 
 
 class ValidationWatch(Protocol):
@@ -180,7 +184,16 @@ def _validated(run: MeasuredRun, answer: Mapping[str, Any]) -> ValidatedRun:
         fits=answer["fits"],
         assumptions=run.assumptions,
         source=run.source,
+        setting="" if run.bubble is not None else _setting(run),
+        measured_bubble=run.bubble,
     )
+
+
+def _setting(run: MeasuredRun) -> str:
+    """Return what a run trains on what, without how it is divided: all that the choice of a layout leaves alone."""
+    training = {name: value for name, value in run.data.get("training", {}).items() if name != "micro_batch_size"}
+    fixed = {name: value for name, value in run.data.items() if name not in _LAYOUT} | {"training": training}
+    return json.dumps([run.family, fixed, run.gpu_model], sort_keys=True, default=str)
 
 
 def _silent(_: str) -> None:

@@ -97,7 +97,11 @@ def play_run(task: RunTask) -> dict[str, Any]:
     try:
         case = point_case("run", task.data, _kept_inputs(task))
         costs = RunCosts(
-            rates=case.costs.rates, power_cap_w=case.costs.power_cap_w, table=case.costs.table, source=task.source
+            rates=case.costs.rates,
+            power_cap_w=case.costs.power_cap_w,
+            table=case.costs.table,
+            source=task.source,
+            gpus=case.cluster.world_size,
         )
         case = replace(case, costs=costs)
         report = summarize(play_case(case), facts(case))

@@ -49,7 +49,13 @@ def test_a_gated_mlp_is_llama(tmp_path: Path) -> None:
 def test_the_generation_follows_framework_and_date(tmp_path: Path) -> None:
     assert _data(tmp_path, framework="Megatron-LM (2022)")["software"] == "megatron-2022"
     assert _data(tmp_path, framework="NeMo/Megatron-Core", flash_attn="y (TE)")["software"] == "te"
-    assert _data(tmp_path, framework="Composer + PyTorch FSDP1", flash_attn="y")["software"] == "flash"
+    assert _data(tmp_path, framework="Composer + PyTorch FSDP1", flash_attn="y")["software"] == "composer-2023"
+
+
+def test_block_scaled_fp8_needs_no_pass_for_scales(tmp_path: Path) -> None:
+    data = _data(tmp_path, framework="Megatron-Bridge 26.04", flash_attn="y", precision="FP8-MX")
+    assert data["training"]["precision"] == "fp8"
+    assert data["software"] == {"preset": "te", "fp8_scaling": "delayed"}
 
 
 def test_reductions_that_do_not_overlap_come_in_one_bucket(tmp_path: Path) -> None:
@@ -84,11 +90,52 @@ def test_embedding_and_head_count_as_layers_where_layers_do_not_divide(tmp_path:
     assert "a layer less" in runs[0].assumptions[0]
 
 
+def test_stages_of_one_layer_leave_embedding_and_head_to_themselves(tmp_path: Path) -> None:
+    cells = {"layers": "22", "tp": "1", "pp": "8", "vpp": "1 layer per chunk (= layers per stage)", "grad_accum": "8",
+             "global_batch": "", "schedule": "1F1B-I"}  # fmt: skip
+    parallel = _data(tmp_path, **cells)["parallel"]
+    assert parallel["virtual_stages"] == 3
+    assert parallel["layers_per_stage"] == [0, *[1] * 22, 0]
+
+
+def test_a_vocabulary_that_the_source_does_not_give(tmp_path: Path) -> None:
+    cells = {"layers": "62", "hidden": "6144", "heads": "48", "ffn": "24576", "seq": "1024", "params_b": "28.3"}
+    given = _data(tmp_path, **cells, vocab="50304")["model"]["vocab"]
+    assert given == 50304
+    path = write_table(
+        tmp_path / "t.csv", [cells | {"vocab": "50304", "notes": "vocab about 51k (paper does not give it)"}]
+    )
+    (run,), _ = read_run_table(path)
+    # 28.3e9 - 62 x 12 x 6144^2 = 0.2149e9 weights = 34,973 rows of 6144, 1024 of them positions
+    assert run.data["model"]["vocab"] == 33920
+    assert any("vocabulary" in text for text in run.assumptions)
+
+
+def test_a_profile_makes_a_second_run_of_the_pipeline_alone(tmp_path: Path) -> None:
+    cells = {"id": "a", "tp": "1", "pp": "8", "vpp": "2", "layers": "16", "grad_accum": "8", "global_batch": "",
+             "schedule": "1F1B-I", "prof_F_ms": "3", "prof_B_ms": "2.5", "prof_W_ms": "1.5", "prof_comm_ms": "0.25",
+             "bubble_rate_paper": "0.2", "step_s": "0.09"}  # fmt: skip
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [cells, cells | {"id": "b", "step_s": ""}]))
+    assert [(run.id, run.family) for run in runs] == [
+        ("a", "t"), ("a", "t: profiled stages"), ("b", "t: profiled stages"),
+    ]  # fmt: skip
+    model = runs[1].data["model"]
+    assert (model["stages"], model["forward_ns"], model["backward_ns"], model["message_ns"]) == (
+        16,
+        1.5e6,
+        2e6,
+        250_000,
+    )
+    assert (runs[1].step_s, runs[1].bubble) == (0.09, 0.2)
+    assert runs[2].step_s == pytest.approx(8 * 0.007 / 0.8)  # what the published bubble stands for
+
+
 @pytest.mark.parametrize(
-    ("schedule", "name"), [("1F1B", "1f1b"), ("1F1B-I", "interleaved_1f1b"), ("ZB-1p", "zbh1"), ("ZB-H2", "zbh2")]
-)
+    ("schedule", "name"), [("1F1B", "1f1b"), ("1F1B-I", "interleaved_1f1b"), ("ZB-1p", "zbh1"), ("ZB-2p", "zb2p"),
+     ("ZB-H2", "zbh2")],
+)  # fmt: skip
 def test_schedules(tmp_path: Path, schedule: str, name: str) -> None:
-    vpp = "3" if schedule == "1F1B-I" else "1"
+    vpp = "3" if schedule == "1F1B-I" else "1" if schedule == "1F1B" else ""  # zero bubble takes no other number
     data = _data(tmp_path, tp="1", pp="8", vpp=vpp, grad_accum="8", global_batch="", schedule=schedule)
     assert data["parallel"]["schedule"] == name
 

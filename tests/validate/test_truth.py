@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simgpu.config.run_table import parse_selection, read_run_table
+from simgpu.config.run_table import PROFILED, parse_selection, read_run_table
+from simgpu.validation import validate_runs
 
 TRUTH = Path(__file__).parents[3] / "shared" / "truth"
 pytestmark = pytest.mark.skipif(not TRUTH.is_dir(), reason="the measurements are not here")
@@ -28,3 +29,11 @@ def test_no_more_than_a_tenth_is_skipped(name: str, where: list[str]) -> None:
     runs, skipped = read_run_table(TRUTH / f"{name}.csv", parse_selection(where, ""))
     assert len(skipped) <= 0.1 * (len(runs) + len(skipped)), skipped[0]
     assert len(runs) >= 10
+
+
+def test_published_bubbles_within_a_point() -> None:
+    runs, _ = read_run_table(TRUTH / "pipeline_zero_bubble.csv")
+    small = [run for run in runs if run.family.endswith(PROFILED) and run.bubble is not None and "m24" in run.id]
+    found = validate_runs(small, jobs=1)
+    assert len(found.runs) == len(small) >= 8
+    assert found.families[0].bubble_points < 1

@@ -8,6 +8,7 @@ import pytest
 
 import simgpu
 from simgpu.config.measured_file import PUBLISHED, expand_sources, read_measured_file
+from simgpu.costs.slowest_gpu import slowness
 from simgpu.errors import ScenarioError
 from simgpu.metrics.validation import UnpredictedRun, ValidatedRun, sum_up, validation_to_json
 from simgpu.validation import read_runs, validate
@@ -55,7 +56,8 @@ def test_the_json_has_the_keys_that_are_promised() -> None:
 
 
 def test_a_row_is_predicted_as_the_scenario_that_it_stands_for(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "t.csv", [{"id": "a"}, {"id": "b", "tp": "7"}, {"id": "c", "heads": "23"}])
+    alone = {"gpus": "1", "tp": "1"}  # one GPU, whose rate is the middle of its kind
+    path = write_table(tmp_path / "t.csv", [{"id": "a"} | alone, {"id": "b", "tp": "7"}, {"id": "c", "heads": "23"}])
     found = validate([path], jobs=1)
     runs, _ = read_runs([path])
     (report,) = simgpu.run(runs[0].data)
@@ -63,6 +65,25 @@ def test_a_row_is_predicted_as_the_scenario_that_it_stands_for(tmp_path: Path) -
     assert sum(found.runs[0].breakdown.values()) == pytest.approx(1)
     assert {one.id for one in found.skipped} == {"b", "c"}
     assert any("heads" in one.reason for one in found.skipped)  # the simulator's own words
+
+
+def test_many_gpus_run_at_the_rate_of_the_slowest(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", [{"id": "a"}])
+    runs, _ = read_runs([path])
+    (report,) = simgpu.run(runs[0].data)
+    share = validate([path], jobs=1).runs[0].predicted_step_s / report.step_time_s - 1
+    assert 0 < share < slowness(8)  # of the matrix products only
+
+
+def test_layouts_of_one_setting_are_compared(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "step_s": "0.4"},
+        {"id": "b", "step_s": "0.5", "micro_batch": "2"},
+        {"id": "c", "hidden": "4608", "ffn": "18432"},
+    ]
+    found = validate([write_table(tmp_path / "t.csv", rows)], jobs=1).families[0].layouts
+    assert found is not None
+    assert (found.settings, found.pairs) == (1, 1)
 
 
 def test_variants_with_a_measured_step(tmp_path: Path) -> None:
