@@ -14,7 +14,8 @@ states over all data-parallel ranks; a rank's sequences are one micro-batch; lay
 Transformer Engine, the loss runs in bf16 (``entropy_in_fp32`` off), and checkpoints are re-entrant (galvatron/core/
 profiler.py, parallel.py and models/llama_hf). The sequence is 4096: so upstream names these rows, and so many
 activations they hold (column ``seq`` says 2048). Rows without ``vtp`` at tp above 1 mix two layouts, blocks split over
-tp and vocabulary layers not, which SimGPU does not simulate: their states, which are the same, are compared, and their peaks are not.
+tp and vocabulary layers not, which SimGPU does not simulate: their states, which are the same, are compared, and
+their peaks are not.
 """
 
 import csv

@@ -137,6 +137,30 @@ def sweep(
 
 
 @app.command()
+def search(
+    file: _Scenario,
+    set_: _Set = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="Winner as a scenario file; - is standard output.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", help="Processes; as many as CPUs by default.")
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option("--journal", metavar="PATH", help="Keep finished simulations here, and go on from them."),
+    ] = None,
+    json: _Json = None,
+    no_fold: _NoFold = False,
+) -> None:
+    """Find the fastest strategy that fits, for a fixed model, cluster and global batch."""
+    with guarded():
+        from simgpu.cli.search import search_command
+
+        search_command(file, overrides=set_ or (), out=out, jobs=jobs, journal=journal, json=json, fold=not no_fold)
+
+
+@app.command()
 def validate(
     paths: Annotated[
         list[str] | None,
@@ -276,9 +300,18 @@ def ops(
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="fp32, tf32, bf16, fp16 or fp8.")] = "bf16",
     causal: Annotated[bool, typer.Option("--causal/--no-causal", help="Mask of --attention.")] = True,
     backward: Annotated[bool, typer.Option("--backward", help="--attention's backward kernel.")] = False,
-    rates: Annotated[str, typer.Option(metavar="RATES", help="peak, sustained or measured.")] = "sustained",
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            "--rate",
+            metavar="RATES",
+            help="peak, sustained or measured; of a --table also machine, what its own products show.",
+            show_default="sustained; machine for --table",
+        ),
+    ] = None,
     power_cap: Annotated[
-        float | None, typer.Option("--power-cap", metavar="W", help="Power limit of the GPU in watts.")
+        str | None, typer.Option("--power-cap", metavar="W", help="Power limit of the GPU: 400, '400 W'.")
     ] = None,
     table: Annotated[
         str | None, typer.Option("--table", metavar="FILE.csv", help="Price every row of a measured table instead.")
@@ -300,7 +333,7 @@ def ops(
             causal=causal,
             backward=backward,
             rates=rates,
-            power_cap_w=power_cap,
+            power_cap=power_cap,
         )
         ops_command(scenario, one, overrides=set_ or (), table=table, csv=csv, json=json)
 
@@ -326,6 +359,34 @@ def schedule(
         from simgpu.cli.schedule import schedule_command
 
         schedule_command(name, stages=stages, virtual=virtual, microbatches=microbatches, form=form, json=json)
+
+
+@app.command("import")
+def import_(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Files of one run: DeepSpeed, Accelerate, LLaMA-Factory, Axolotl and others, and its launch script.",
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="PATH", help="Scenario file; - is standard output.")],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME|FILE", help="Bundled model, or a config.json.")
+    ] = None,
+    topology: Annotated[
+        str | None, typer.Option("--topology", "-t", metavar="NAME|FILE", help="Bundled topology, or a file.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", min=1, help="GPUs in all.")] = None,
+    set_: _Set = None,
+) -> None:
+    """Make a scenario of the configuration files that a run has. Nothing in them is executed."""
+    with guarded():
+        from simgpu.cli.imports import import_command
+        from simgpu.config.imported_run import RunAnswers
+
+        answers = RunAnswers(model=model, topology=topology, gpus=gpus, settings=tuple(set_ or ()))
+        import_command(files, answers, out=out)
 
 
 @app.command()

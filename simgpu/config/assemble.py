@@ -13,13 +13,15 @@ from simgpu.config.magnitude import check_magnitude
 from simgpu.config.nccl_choice import nccl_settings
 from simgpu.config.op_costs import op_costs
 from simgpu.config.pipeline_choice import check_microbatches
+from simgpu.config.rank_disorder import disorder_ranks
 from simgpu.config.recipe import build_training, default_dropout
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.config.software_choice import check_software, choose_software
 from simgpu.config.structure import check_structure
+from simgpu.config.timed_schedule import with_timed_schedule
 from simgpu.config.training_block import TrainingBlock
-from simgpu.config.unbuilt import refuse_unbuilt
 from simgpu.hardware.cluster import Cluster
+from simgpu.lower.perturbation import UNDISTURBED
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import layout_issues
@@ -48,13 +50,13 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     scenario = check_structure(findings)
     if scenario is None:
         return None
-    refuse_unbuilt(scenario, findings)
     nccl = nccl_settings(scenario, findings)
     model = inputs.model(scenario.model, findings) if findings.sound("model") else None
-    cluster = None
+    cluster, perturbation = None, UNDISTURBED
     if findings.sound("cluster"):
         cluster = inputs.cluster(scenario.cluster, findings)
         if cluster is not None:
+            perturbation = disorder_ranks(cluster, scenario.perturb, findings)
             cluster = disorder_links(cluster, scenario.perturb, findings)
     elif findings.sound("cluster.topology"):
         inputs.check_topology(scenario.cluster.topology, findings)
@@ -98,7 +100,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         check_adaptation(model, training, block, findings)
     if findings.issues:
         return None
-    return Case(
+    case = Case(
         name=name,
         cluster=cluster,
         model=model,
@@ -108,10 +110,12 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         nccl=nccl,
         costs=costs,
         software=software,
+        perturbation=perturbation,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
         warnings=(*_warnings(scenario, training, strategy), *_token_note(model), *inputs.warnings(scenario.model)),
     )
+    return with_timed_schedule(case)
 
 
 def _token_note(model: Architecture | SyntheticModel) -> tuple[str, ...]:

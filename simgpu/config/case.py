@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from simgpu.costs.choice import CATALOGUE, OpCosts
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
+from simgpu.lower.perturbation import UNDISTURBED, Perturbation
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.software import DEFAULT, Software
 from simgpu.workload.training import Training
@@ -39,6 +40,8 @@ class Case:
         Device rates and measured ops.
     software : Software
         Software generation.
+    perturbation : Perturbation
+        Slow ranks and jitter.
     price_per_gpu_hour : float or None
         In any currency.
     train_tokens : int or None
@@ -56,6 +59,7 @@ class Case:
     nccl: NcclSettings = CURRENT
     costs: OpCosts = CATALOGUE
     software: Software = DEFAULT
+    perturbation: Perturbation = UNDISTURBED
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
     warnings: tuple[str, ...] = ()

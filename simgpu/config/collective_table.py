@@ -15,9 +15,10 @@ from simgpu.errors import Issue, ProgramError, ScenarioError, SimGPUError
 from simgpu.hardware.cluster import Cluster, build_cluster
 from simgpu.io.csv_file import CsvFile, read_csv
 from simgpu.io.yaml_file import read_yaml
-from simgpu.metrics.collective_errors import MeasuredCollective, Skipped
+from simgpu.metrics.collective_errors import MeasuredCollective
 from simgpu.metrics.communication import bus_bandwidth
 from simgpu.metrics.nccl_tests import kind_of
+from simgpu.metrics.set_aside import Skipped
 
 COLUMNS: Final = ("id", "op", "gpu", "ranks", "nodes", "intra_link", "size_bytes", "time_us")
 """Columns that a table must have.
@@ -86,7 +87,7 @@ def read_collective_table(path: Path) -> CollectiveTable:
         try:
             rows.append(reader.row(cells, line))
         except _SkippedError as why:
-            skipped.append(Skipped(series=cells["id"], reason=str(why)))
+            skipped.append(Skipped(id=cells["id"], reason=str(why)))
     if reader.issues:
         raise ScenarioError(reader.issues)
     return CollectiveTable(source=file.source, rows=tuple(rows), skipped=tuple(skipped))

@@ -7,7 +7,7 @@ from typing import Final
 
 from simgpu.config.parallel_block import ParallelBlock
 from simgpu.workload.architecture import Architecture
-from simgpu.workload.families import is_pipelined, layout_issues
+from simgpu.workload.families import layout_issues
 from simgpu.workload.training import Training
 
 _LARGEST_TRIED: Final = 1024
@@ -91,7 +91,7 @@ def pipeline_degrees(
     """
     others = parallel.tp * parallel.cp
     share = None if gpus is None else gpus // others if gpus % others == 0 else gpus
-    degrees = _divisors(model.layers if is_pipelined(model) else 1)
+    degrees = _divisors(model.layers)
     return [pp for pp in degrees if _fits(share, pp) and (pp == 1 or model.layers % (pp * stages_per_rank) == 0)]
 
 

@@ -7,9 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag
 
 from simgpu.config.block import Block
+from simgpu.config.power import Watts
 from simgpu.config.quantity import ANY_CASE, Flag, Integer, NotNegative, Positive, Share, Text, TimeNs
 
-_Preset = Annotated[Literal["eager", "megatron-2021", "megatron-2022", "flash", "te", "compile"], ANY_CASE]
+_Preset = Annotated[
+    Literal["eager", "megatron-2021", "megatron-2022", "megatron-2023", "composer-2023", "flash", "te", "compile"],
+    ANY_CASE,
+]
 
 
 class NcclBlock(Block):
@@ -41,8 +45,13 @@ class SoftwareBlock(Block):
 
     preset: _Preset = "flash"
     """Software generation: which ops are one kernel (docs/software.md)."""
+    optimizer: Annotated[Literal["fused", "foreach", "for_loop", "megatron"], ANY_CASE] | None = None
+    """Kernels of the optimizer instead of the preset's: torch.optim's fused, foreach or neither, Megatron's."""
+    fp8_scaling: Annotated[Literal["current", "delayed"], ANY_CASE] | None = None
+    """How fp8 scales are found instead of the preset's way: a pass over each tensor, or from earlier steps."""
     host_issue_ns: TimeNs | None = None
-    """CPU time to issue one op, forward and backward, instead of the preset's; 0: the GPU never waits for the CPU."""
+    """CPU time to issue one op, forward and backward, or one collective, instead of the preset's; 0: the GPU never
+    waits for the CPU."""
     cuda_graphs: Flag = False
     """The step is replayed from CUDA graphs, whose kernels need far less CPU time."""
     cuda_launch_blocking: Flag = False
@@ -56,8 +65,8 @@ class CostsBlock(Block):
     """CSV file of measured ops (relative to this file), which go before the model; simgpu ops FILE --csv writes one."""
     rates: Annotated[Literal["peak", "sustained", "measured"], ANY_CASE] = "sustained"
     """Matrix rates: the datasheet's, the sustained ones of the device table, or those only where they were measured."""
-    power_cap_w: Positive | None = None
-    """Power limit of every GPU in watts, which lowers its sustained rates; the card's own when left out."""
+    power_cap_w: Watts | None = None
+    """Power limit of every GPU, watts or '400 W', which lowers its sustained rates; the card's own when left out."""
 
 
 class LinkBlock(Block):
@@ -73,11 +82,11 @@ class PerturbBlock(Block):
     """Disturbances, reproducible from the seed."""
 
     seed: Integer | None = None
-    """Seed of the random jitter."""
+    """Seed of the jitter; 0 when left out."""
     jitter: NotNegative | None = None
-    """Relative spread of op times."""
-    slow_ranks: Any = None
-    """Ranks that compute slower."""
+    """Standard deviation of every kernel's duration over its mean; log-normal, drawn per rank and kernel."""
+    slow_ranks: dict[str | int, Positive] | None = None
+    """How many times as long the kernels of some ranks take: by rank, or by 'node:gpu'."""
     links: list[LinkBlock] | None = None
     """Links with less bandwidth, or none."""
 

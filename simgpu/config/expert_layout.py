@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final
 
 from simgpu.config.findings import Findings
 from simgpu.parallel.strategy import Strategy
-
-WITH_EXPERTS: Final = ("none", "ddp", "zero1", "zero2", "distributed_optimizer")
-"""Kinds of data parallelism that reduce the experts apart from the rest."""
 
 
 def check_experts(strategy: Strategy, findings: Findings) -> None:
@@ -51,14 +47,16 @@ def check_experts(strategy: Strategy, findings: Findings) -> None:
             allowed="with ep, an order with pp first and tp last, such as [pp, dp, cp, tp]",
             fix="leave parallel.order out",
         )
-    if strategy.offloads:
-        findings.add(field, "is not simulated with offload to the host", allowed="1", fix="leave the offload out")
-    if strategy.replicas > 1 and strategy.data_parallel not in (*WITH_EXPERTS, "dataparallel"):  # which says so itself
-        zero3 = strategy.data_parallel == "zero3"  # deepspeedai/DeepSpeed runtime/engine.py: no MoE with stage 3
+    if strategy.data_parallel == "zero3" and strategy.zero.divides:
+        # deepspeedai/DeepSpeed pull request 8060: no groups of the experts' own with hpZeRO or quantised gradients
+        given = "zero_hpz_partition_size" if strategy.zero.zero_hpz_partition_size > 1 else "zero_quantized_gradients"
+        findings.add(f"zero.{given}", "is refused by DeepSpeed with expert parallelism", fix="leave it out")
+    if strategy.sub_groups > 1 and strategy.expert_replicas % strategy.sub_groups:
+        inside = ranks // strategy.sub_groups
         findings.add(
-            "parallel.data_parallel" if findings.value("parallel.data_parallel") is not None else field,
-            f"is not simulated with ep = {strategy.ep}{', and DeepSpeed refuses it' if zero3 else ''}",
-            allowed=", ".join(WITH_EXPERTS[1:]),
+            field,
+            f"does not divide the {inside} ranks of a sub-group, of which each has a copy of the experts",
+            allowed=", ".join(str(n) for n in range(1, inside + 1) if inside % n == 0),
         )
 
 

@@ -13,7 +13,7 @@ from simgpu.config.cluster_block import ClusterBlock
 from simgpu.config.findings import Findings
 from simgpu.config.lookup import find_file, looks_like_path, suggest
 from simgpu.config.magnitude import oversized
-from simgpu.config.model_block import InlineModel, SyntheticBlock
+from simgpu.config.model_block import DerivedModel, InlineModel, SyntheticBlock
 from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ModelError, ScenarioError, SimGPUError
 from simgpu.hardware.cluster import Cluster, build_cluster
@@ -50,13 +50,13 @@ class Inputs:
     _clusters: dict[str, Cluster | SimGPUError] = field(default_factory=dict)
 
     def model(
-        self, asked: str | InlineModel | SyntheticBlock, findings: Findings
+        self, asked: str | InlineModel | DerivedModel | SyntheticBlock, findings: Findings
     ) -> Architecture | SyntheticModel | None:
         """Return the model that a scenario asks for; None, with findings, when there is none.
 
         Parameters
         ----------
-        asked : str, InlineModel or SyntheticBlock
+        asked : str, InlineModel, DerivedModel or SyntheticBlock
             The ``model`` field.
         findings : Findings
 
@@ -80,21 +80,22 @@ class Inputs:
             return found
         return None
 
-    def warnings(self, asked: str | InlineModel | SyntheticBlock) -> tuple[str, ...]:
+    def warnings(self, asked: str | InlineModel | DerivedModel | SyntheticBlock) -> tuple[str, ...]:
         """Return what the user should know about a model that was read.
 
         Parameters
         ----------
-        asked : str, InlineModel or SyntheticBlock
+        asked : str, InlineModel, DerivedModel or SyntheticBlock
             The ``model`` field.
 
         Returns
         -------
         tuple of str
         """
-        return self._warnings.get(asked, ()) if isinstance(asked, str) else ()
+        named = asked.base if isinstance(asked, DerivedModel) else asked
+        return self._warnings.get(named, ()) if isinstance(named, str) else ()
 
-    def _read_model(self, asked: str | InlineModel | SyntheticBlock) -> Architecture | SyntheticModel:
+    def _read_model(self, asked: str | InlineModel | DerivedModel | SyntheticBlock) -> Architecture | SyntheticModel:
         from simgpu.workload.bundled import bundled_model, bundled_models
         from simgpu.workload.inline import model_from_fields
 
@@ -104,6 +105,8 @@ class Inputs:
             return SyntheticModel(**asked.model_dump())
         if isinstance(asked, InlineModel):
             return _checked(model_from_fields(asked.model_dump(exclude_none=True), name="inline"))
+        if isinstance(asked, DerivedModel):
+            return self._derive(asked)
         path = self.folder / user_path(asked)
         if is_folder(path) and is_readable(path / "config.json"):
             path /= "config.json"
@@ -122,6 +125,18 @@ class Inputs:
             )  # fmt: skip
             raise ScenarioError([issue])
         return bundled_model(asked)
+
+    def _derive(self, asked: DerivedModel) -> Architecture:
+        from simgpu.workload.derived import derived_model
+
+        try:
+            base = self._read_model(asked.base)
+        except ScenarioError as error:
+            issues = [replace(issue, field="model.base") if issue.field == "model" else issue for issue in error.issues]
+            raise ScenarioError(issues) from None
+        if not isinstance(base, Architecture):  # no name or path stands for a synthetic one
+            raise TypeError(f"{asked.base} is no transformer")
+        return _checked(derived_model(base, asked.changes))
 
     def _read_config(self, asked: str, path: Path) -> Architecture:
         from simgpu.workload.huggingface import model_from_huggingface

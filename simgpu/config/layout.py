@@ -16,7 +16,7 @@ from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.schedules import PipelineSchedule
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.architecture import Architecture
-from simgpu.workload.families import is_pipelined
+from simgpu.workload.dual_encoder import DualEncoder
 
 if TYPE_CHECKING:
     from simgpu.workload.synthetic import SyntheticModel
@@ -76,12 +76,14 @@ def plan_layout(
     order = _order(parallel, findings)
     dp = _data_degree(parallel, model, pp, gpus, findings)
     replicas = 1 if dp is None else dp * parallel.cp
-    kind = parallel.data_parallel or ("ddp" if replicas > 1 else "none")
-    if kind == "none" and replicas > 1 and findings.sound("parallel.data_parallel"):
+    experts = replicas * parallel.tp // (parallel.ep * (parallel.expert_tp or parallel.tp))
+    kind = parallel.data_parallel or ("ddp" if max(replicas, experts) > 1 else "none")
+    if kind == "none" and max(replicas, experts) > 1 and findings.sound("parallel.data_parallel"):
+        what = f"{'dp' if parallel.cp == 1 else 'dp x cp'} = {replicas} copies of the model"
         findings.add(
             "parallel.data_parallel",
-            f"leaves {'dp' if parallel.cp == 1 else 'dp x cp'} = {replicas} copies of the model without anything that "
-            "joins their gradients",
+            f"leaves {what if replicas > 1 else f'{experts} copies of the experts'} without anything that joins their "
+            "gradients",
             allowed=", ".join(name for name in STRATEGIES if name != "none"),
             fix=f"choose one of these, or set cluster.gpus to {parallel.tp * pp}"
             if parallel.cp == 1
@@ -96,6 +98,9 @@ def plan_layout(
     if kind == "dataparallel" and scenario.training.sync_batch_norm:  # pytorch/pytorch torch/nn/modules/batchnorm.py
         fix = "set parallel.data_parallel: ddp"
         findings.add("training.sync_batch_norm", "needs a process per GPU, which dataparallel has not", fix=fix)
+    if kind == "dataparallel" and isinstance(model, DualEncoder):
+        fix = "set parallel.data_parallel: ddp"
+        findings.add("parallel.data_parallel", "gathers features of no other process: it is a single one", fix=fix)
     per_stage = parallel.tp * parallel.cp
     strategy = Strategy(
         tp=parallel.tp,
@@ -181,10 +186,7 @@ def _check_stages(
         return
     given, pp, stages = parallel.layers_per_stage, pipeline.pp, pipeline.stages
     equal = _even(model.layers, stages)
-    if pp > 1 and not is_pipelined(model):
-        problem = f"is not modelled for {model.name}, whose layers do not hand on one tensor of one size"
-        findings.add("parallel.pp", problem, allowed="1")
-    elif given is None:
+    if given is None:
         allowed = _list(pipeline_degrees(model, parallel, gpus, stages_per_rank=pipeline.stages_per_rank))
         makes = f"makes {stages} stages, {pipeline.stages_per_rank} a rank,"
         does = "does" if stages == pp else f"{makes} which do"

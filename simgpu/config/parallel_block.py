@@ -9,7 +9,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from simgpu.config.block import Block
 from simgpu.config.foreign_names import WORDS
 from simgpu.config.near import did_you_mean
-from simgpu.config.quantity import ANY_CASE, Flag, Gpus, Layers, Words
+from simgpu.config.quantity import ANY_CASE, LARGEST_LAYERS, Flag, Gpus, Layers, Whole, Words
 from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, schedule_name
 from simgpu.units import QuantityError
@@ -19,8 +19,9 @@ from simgpu.workload.splits import CP_COMM_TYPES
 # is simulated, and may stay here.
 _NAMED_STRATEGIES: Final = ("dataparallel",)
 
-_DataParallel = Annotated[str, Words(allowed=tuple(dict.fromkeys((*STRATEGIES, *_NAMED_STRATEGIES))))]
-_Axis = Annotated[Literal["pp", "dp", "cp", "ep", "tp"], ANY_CASE]
+DataParallel = Annotated[str, Words(allowed=tuple(dict.fromkeys((*STRATEGIES, *_NAMED_STRATEGIES))))]
+_StageLayers = Annotated[int, Whole(least=0, most=LARGEST_LAYERS)]
+Axis = Annotated[Literal["pp", "dp", "cp", "ep", "tp"], ANY_CASE]
 
 
 def _schedule(value: object) -> str:
@@ -37,7 +38,7 @@ def _schedule(value: object) -> str:
     )
 
 
-_Schedule = Annotated[
+Schedule = Annotated[
     str,
     PlainValidator(_schedule),
     WithJsonSchema({"anyOf": [{"enum": [*PIPELINE_SCHEDULES]}, {"type": "string", "pattern": r"\.csv$"}]}),
@@ -64,14 +65,15 @@ class ParallelBlock(Block):
     """Data-parallel degree; gpus / (tp x cp x pp) when left out."""
     virtual_stages: Layers | None = None
     """Stages (model chunks) on each pipeline rank; what the schedule needs when left out, 1 or 2."""
-    layers_per_stage: list[Layers] | None = None
-    """Transformer blocks of each of the pp x virtual_stages stages, first stage first; equal when left out."""
+    layers_per_stage: list[_StageLayers] | None = None
+    """Layers of each of the pp x virtual_stages stages, first stage first; equal when left out. 0 leaves a stage with
+    just the embedding (the first) or the head (the last)."""
     sequence_parallel: Flag = False
     """Shard norms and dropout over tp (Megatron sequence parallelism). Without effect at tp 1."""
-    order: list[_Axis] | None = None
+    order: list[Axis] | None = None
     """Mesh axes, slowest first; ranks of the last one are neighbours. [pp, dp, cp, tp] when left out. ep, if named,
     says where in the experts' own grid it stands; behind dp when left out."""
-    schedule: _Schedule | None = None
+    schedule: Schedule | None = None
     """Pipeline schedule, or the path of a CSV of one; 1f1b when left out, interleaved_1f1b with virtual_stages."""
     overlap_p2p: Flag = False
     """Post receives early and never wait for sends; false waits for both, as Megatron does, where that is possible."""
@@ -81,5 +83,5 @@ class ParallelBlock(Block):
     tp_overlap: Flag = False
     """Cut tensor-parallel exchanges in chunks that run beside their matrix products (Transformer Engine's user
     buffers). Needs sequence parallelism. No effect at tp 1."""
-    data_parallel: _DataParallel | None = None
+    data_parallel: DataParallel | None = None
     """Kind of data parallelism; ddp when left out and dp is above 1. `fsdp` is FSDP 2."""

@@ -135,6 +135,8 @@ def build_training(
         recompute_layers=block.recompute_layers,
         moe_imbalance=block.moe_imbalance,
         sync_batch_norm=block.sync_batch_norm,
+        gather_with_grad=block.gather_with_grad,
+        local_loss=block.local_loss,
         target_length=block.target_length,
         dropout=dropout if block.dropout is None else block.dropout,
         fp8=fp8,

@@ -13,6 +13,7 @@ from simgpu.config.environment_block import CostsBlock, MeasuredBlock, NetworkFi
 from simgpu.config.model_block import ModelField
 from simgpu.config.parallel_block import ParallelBlock
 from simgpu.config.quantity import Price, Text
+from simgpu.config.search_block import SearchBlock
 from simgpu.config.training_block import TrainingBlock
 
 
@@ -64,5 +65,7 @@ class ScenarioBlock(Block):
     """Cases to compare; each is the scenario with some fields set differently."""
     sweep: dict[str, Any] | None = None
     """Grid: dotted fields and the list of their values."""
+    search: SearchBlock | None = None
+    """Strategies that simgpu search chooses from."""
     measured: MeasuredBlock | None = None
     """A published value to compare with."""

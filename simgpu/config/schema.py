@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import simgpu
 from simgpu.config.scenario_block import ScenarioBlock
-from simgpu.config.unbuilt import UNBUILT, note_for_editors
 from simgpu.io.json_file import to_json
 from simgpu.io.text_file import write_text
 
@@ -25,17 +24,14 @@ def scenario_schema() -> dict[str, Any]:
     Returns
     -------
     dict
-        Fields and values without simulation behind them are listed and said to be so.
 
     Examples
     --------
     >>> schema = scenario_schema()
-    >>> schema["$defs"]["PerturbBlock"]["properties"]["jitter"]["description"]
-    'Relative spread of op times. SimGPU 0.1 does not simulate this.'
+    >>> schema["$defs"]["PerturbBlock"]["properties"]["seed"]["description"]
+    'Seed of the jitter; 0 when left out.'
     """
     schema = ScenarioBlock.model_json_schema(by_alias=True)
-    for unbuilt in UNBUILT:
-        _annotate(schema, unbuilt.path)
     for name, examples in _EXAMPLES.items():
         home = schema if name == "model" else schema["$defs"]["ClusterBlock"]
         home["properties"][name]["examples"] = examples
@@ -56,19 +52,6 @@ def schema_text() -> str:
     True
     """
     return to_json(scenario_schema())
-
-
-def _annotate(schema: dict[str, Any], path: str) -> None:
-    here = schema
-    *above, name = path.split(".")
-    for part in above:
-        entry = here["properties"][part]
-        options = [entry, *entry.get("anyOf", ()), *entry.get("oneOf", ())]
-        options += [inner for option in options for inner in option.get("oneOf", ())]
-        reference = next(option["$ref"] for option in options if "$ref" in option)
-        here = schema["$defs"][reference.rsplit("/", 1)[1]]
-    entry = here["properties"][name]
-    entry["description"] = f"{entry['description']} {note_for_editors(path)}"
 
 
 def _clean(node: Any, *, is_property_map: bool) -> Any:

@@ -11,7 +11,7 @@ from simgpu.workload.software import DEFAULT, PRESETS, HostCosts, Software
 
 
 def choose_software(scenario: ScenarioBlock) -> Software:
-    """Return the preset that a scenario names, or the default, with the scenario's own host costs.
+    """Return the preset that a scenario names, or the default, with the scenario's own kernels and host costs.
 
     Parameters
     ----------
@@ -34,11 +34,16 @@ def choose_software(scenario: ScenarioBlock) -> Software:
     if not isinstance(wanted, SoftwareBlock):
         return PRESETS[wanted]
     preset = PRESETS[wanted.preset]
-    return replace(preset, host=_host(wanted, preset.host))
+    return replace(
+        preset,
+        optimizer=wanted.optimizer or preset.optimizer,
+        fp8_scaling=wanted.fp8_scaling or preset.fp8_scaling,
+        host=_host(wanted, preset.host),
+    )
 
 
 def check_software(scenario: ScenarioBlock, findings: Findings) -> None:
-    """Note host settings that cannot go together.
+    """Note settings that the preset lacks, and host settings that cannot go together.
 
     Parameters
     ----------
@@ -46,6 +51,13 @@ def check_software(scenario: ScenarioBlock, findings: Findings) -> None:
     findings : Findings
     """
     wanted = scenario.software
+    if isinstance(wanted, SoftwareBlock) and wanted.fp8_scaling and PRESETS[wanted.preset].fp8_scaling is None:
+        findings.add(
+            "software.fp8_scaling",
+            f"means nothing to {wanted.preset}, which has no fp8",
+            allowed=f"with preset {', '.join(name for name, software in PRESETS.items() if software.fp8_scaling)}",
+            fix="leave it out",
+        )
     if isinstance(wanted, SoftwareBlock) and wanted.cuda_graphs and wanted.cuda_launch_blocking:
         findings.add(
             "software.cuda_launch_blocking",
@@ -65,6 +77,7 @@ def _host(wanted: SoftwareBlock, preset: HostCosts) -> HostCosts:
         host,
         forward_op_ns=issue_ns,
         backward_op_ns=issue_ns,
+        collective_ns=issue_ns,
         launch_ns=min(issue_ns, host.launch_ns),
         graph_node_ns=min(issue_ns, host.graph_node_ns),
     )

@@ -15,10 +15,9 @@ from pydantic_core import ErrorDetails
 from simgpu.config import foreign_names
 from simgpu.config.block import Block
 from simgpu.config.findings import Findings
-from simgpu.config.model_block import is_synthetic
+from simgpu.config.model_block import InlineModel, SyntheticBlock, model_block
 from simgpu.config.near import did_you_mean, near_names
 from simgpu.config.scenario_block import ScenarioBlock, VariantBlock
-from simgpu.config.unbuilt import simulated_values
 from simgpu.io.yaml_file import FieldPath, dotted_path
 from simgpu.units import QuantityError
 
@@ -152,15 +151,15 @@ def _note_missing_model_fields(names: list[str], data: Any, findings: Findings) 
     model = data.get("model")
     if not isinstance(model, dict):
         return
-    synthetic = is_synthetic(model)
+    block = model_block(model)
     gated = str(model.get("mlp", "swiglu")).lower() in ("swiglu", "geglu")
-    needs_ffn = not synthetic and gated and "ffn" not in model and "experts" not in model
+    needs_ffn = block is InlineModel and gated and "ffn" not in model and "experts" not in model
     names = [name for name in (*names, *(["ffn"] if needs_ffn else [])) if ("model", name) not in findings.bad]
     if not names:
         return
     path: FieldPath = ("model", names[0]) if len(names) == 1 else ("model",)
     problem = "is missing" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are missing"
-    example = _SYNTHETIC_EXAMPLE if synthetic else _INLINE_EXAMPLE
+    example = _SYNTHETIC_EXAMPLE if block is SyntheticBlock else _INLINE_EXAMPLE
     fix = f"add {'it' if len(names) == 1 else 'them'}, as in {example}"
     findings.note(path, findings.draft.issue(path, problem, fix=fix))
 
@@ -222,10 +221,9 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
             issue = draft.issue(path, str(error), value=value)
     elif kind == "literal_error":
         listed = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
-        allowed = simulated_values(dotted_path(path)) or tuple(listed)
         word = foreign_names.WORDS.get(str(value).lower())
         hint = f"use {word}" if word else did_you_mean(str(value), listed)
-        issue = draft.issue(path, "is not known", value=value, allowed=", ".join(allowed), fix=hint)
+        issue = draft.issue(path, "is not known", value=value, allowed=", ".join(listed), fix=hint)
     elif kind in ("model_type", "model_attributes_type", "dict_type"):
         issue = draft.issue(path, "is not a mapping of fields", value=value, fix="write its fields indented below it")
     elif kind == "list_type":
@@ -278,8 +276,7 @@ def _fields_at(path: FieldPath, data: Any) -> list[str]:
             for inner in _blocks_in(block.model_fields[part].annotation)
         ]
     if path == ("model",):
-        synthetic = is_synthetic(data.get("model", {}))
-        blocks = [block for block in blocks if ("stages" in block.model_fields) == synthetic]
+        blocks = [model_block(data.get("model", {}))]
     return [name for block in blocks for name in block.model_fields if not name.endswith("_")]
 
 

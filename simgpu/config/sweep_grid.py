@@ -16,7 +16,6 @@ from simgpu.config.options import unused_options
 from simgpu.config.scenario_block import VariantBlock
 from simgpu.config.settings import Setting, apply_settings, parse_overrides, parse_path, variant_settings
 from simgpu.config.structure import check_structure, check_variants
-from simgpu.config.unbuilt import refuse_unbuilt
 from simgpu.errors import Issue, ScenarioError
 from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.strategy import Strategy
@@ -234,7 +233,7 @@ def _refuse_overlap(base: Draft, path: tuple[str, ...], setting: Setting, findin
 
 def _draft(base: Draft, chosen: Sequence[Sequence[Setting]]) -> Draft:
     draft = base.copy()
-    for name in ("variants", "sweep"):
+    for name in ("variants", "sweep", "search"):
         draft.data.pop(name, None)
     for settings in chosen:
         apply_settings(draft, settings)
@@ -252,13 +251,11 @@ def _misfits(base: Draft, choices: list[list[list[Setting]]]) -> list[Issue]:
     issues: list[Issue] = []
     for settings in tried:
         draft = base.copy()
-        for name in ("variants", "sweep"):
+        for name in ("variants", "sweep", "search"):
             draft.data.pop(name, None)
         problems = [problem for one in settings for problem in apply_settings(draft, one)]
         findings = Findings(draft=draft)
-        scenario = check_structure(findings)
-        if scenario is not None:
-            refuse_unbuilt(scenario, findings)
+        check_structure(findings)
         issues += [*problems, *findings.issues]
     return issues
 

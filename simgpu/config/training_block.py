@@ -48,11 +48,16 @@ class TrainingBlock(Block):
     recompute_method block); all when left out."""
     dropout: Dropout | None = None
     """Dropout probability of hidden layers and attention. By default 0.1 for models with learned positions in the
-    software generations eager, megatron-2021 and megatron-2022 (their frameworks' default), otherwise 0."""
+    software generations eager and megatron-2021 to megatron-2023 (their frameworks' default), otherwise 0."""
     moe_imbalance: Ratio = 1.0
     """Tokens of a layer's busiest expert over the mean of all; 1 is perfect balance."""
     sync_batch_norm: Flag = False
     """Normalise over the images of all data-parallel ranks (SyncBatchNorm): two blocking exchanges per batch norm."""
+    gather_with_grad: Flag = False
+    """Contrastive training (open_clip's name): gradients flow through the gather of features, and backward
+    reduce-scatters them."""
+    local_loss: Flag = False
+    """Contrastive training (open_clip's name): a rank compares its own features with all, instead of all with all."""
     target_length: Sequence | None = None
     """Tokens per sequence that the decoder of an encoder-decoder model reads; `sequence_length` when left out."""
     frozen: Frozen | None = None

@@ -69,9 +69,7 @@ def model_from_fields(fields: Mapping[str, Any], name: str) -> Model:
         "hidden": hidden,
         "heads": heads,
         "kv_heads": reading.integer("kv_heads", default=heads),
-        "head_dim": reading.integer("head_dim", default=max(hidden // heads, 1))
-        if latent is None
-        else latent.head_dim,
+        "head_dim": reading.integer("head_dim", default=max(hidden // heads, 1)) if latent is None else latent.head_dim,
         "ffn": reading.integer("ffn", default=ffn),
         "vocab": reading.integer("vocab"),
         **{flag: reading.flag(flag, default=False) for flag in FLAGS},
@@ -98,7 +96,9 @@ def _latent(reading: Reading) -> LatentAttention | None:
         if reading.get(key)[1] is not None:
             reading.problem(f"{key} means nothing with kv_lora_rank: every head has its own keys and values")
     query = reading.integer("q_lora_rank") if reading.get("q_lora_rank")[1] is not None else None
-    widths = {own: reading.integer(key) for own, key in zip(("nope_dim", "rope_dim", "value_dim"), LATENT[2:], strict=True)}
+    widths = {
+        own: reading.integer(key) for own, key in zip(("nope_dim", "rope_dim", "value_dim"), LATENT[2:], strict=True)
+    }
     return LatentAttention(kv_rank=reading.integer("kv_lora_rank"), query_rank=query, **widths)
 
 

@@ -94,7 +94,7 @@ def test_a_mistake_is_answered_with_its_line_and_a_way_out(write, old, new, line
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ("perturb: {seed: 1}\n", "does not simulate random disturbances"),
+        ("perturb: {seed: 1}\n", "has no effect without jitter; fix: set perturb.jitter, or leave it out"),
         ("sweep: {parallel.tp: [1, 2]}\n", "sweep: is a grid of many runs; fix: play it with simgpu sweep"),
     ],
 )

@@ -21,6 +21,7 @@ from simgpu.errors import ScenarioError
 from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES
 from simgpu.parallel.strategy import ZeroOptions
+from simgpu.workload.bundled import bundled_model
 
 BASE = {
     "model": "llama-2-7b",
@@ -336,3 +337,49 @@ def test_a_users_file_comes_before_a_bundled_one(tmp_path, monkeypatch, write):
     write(name="four_vs_eight")
     monkeypatch.chdir(tmp_path)
     assert len(load_cases("four_vs_eight")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({"base": "llama-2-7b", "layers": 31}, 6738415616 - (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096)),
+        ({"base": "gpt2", "vocab": 1000}, 124439808 - (50257 - 1000) * 768),
+        ({"base": "t5-large", "layers": 24}, 737668096),
+        ({"base": "mixtral-8x7b", "mlp": "geglu"}, 46702792704),
+        ({"base": "vit-large", "layers": 24}, bundled_model("vit-large").parameters),
+    ],
+)
+def test_a_bundled_model_may_be_changed(changes, parameters):
+    fixed = {"sequence_length": 128} if changes["base"] != "vit-large" else {}
+    scenario = {
+        "model": changes,
+        "cluster": {"topology": "dgx-a100", "gpus": 1},
+        "training": {"micro_batch_size": 1, **fixed},
+    }
+    (case,) = load_cases(scenario)
+    assert case.model.parameters == parameters
+    assert case.model.name.startswith(f"{changes['base']} (")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base": "llama-3-8", "layers": 2}, "model.base = llama-3-8: is neither bundled nor a file"),
+        ({"base": "llama-3-8b", "hiden": 2}, "model.hiden = 2: is not a field of SimGPU; fix: did you mean model.hid"),
+        ({"base": "resnet-50", "layers": 2}, "base = resnet-50 is no transformer"),
+        ({"base": "bert-base", "experts": 2}, "experts is not a field of bert-base"),
+        ({"base": "vit-large", "vocab": 2}, "vocab cannot be changed"),
+        ({"base": "llama-2-7b", "experts": 8}, "experts_per_token is missing"),
+        ({"base": "llama-2-7b", "hidden": 1000}, "hidden = 1000 is not a multiple of heads = 32; give head_dim"),
+        ({"base": "mixtral-8x7b", "experts_per_token": 9}, "experts.active = 9 is more than the 8 experts"),
+    ],
+)
+def test_changes_that_cannot_be_are_said(changes, words):
+    scenario = {
+        "model": changes,
+        "cluster": {"topology": "dgx-a100", "gpus": 1},
+        "training": {"sequence_length": 128, "micro_batch_size": 1},
+    }
+    with pytest.raises(ScenarioError) as error:
+        load_cases(scenario)
+    assert words in str(error.value)

@@ -1,10 +1,13 @@
 """The software generation, fp8, dropout and optimizers of a scenario."""
 
+from dataclasses import replace
+
 import pytest
 
 from simgpu.config import load_cases
 from simgpu.dtypes import DType
 from simgpu.errors import ScenarioError
+from simgpu.pricing import ops
 from simgpu.workload.software import DEFAULT, PRESETS
 
 
@@ -70,3 +73,34 @@ def test_dropout_is_the_frameworks_unless_given(model, software, given, dropout)
 @pytest.mark.parametrize(("optimizer", "bytes_"), [("adam", 8), ("adafactor", 0), ("adam8bit", 2), ("sgd", 4)])
 def test_optimizers(optimizer, bytes_):
     assert case(training={"optimizer": optimizer}).training.optimizer_bytes_per_parameter == bytes_
+
+
+def test_kernels_of_the_optimizer_and_the_scaling_of_fp8_may_be_other_than_the_presets():
+    plain = case(software={"preset": "eager", "optimizer": "for_loop"}).software
+    assert plain.optimizer == "for_loop"
+    assert replace(plain, optimizer=PRESETS["eager"].optimizer) == PRESETS["eager"]
+    delayed = case(software={"preset": "te", "fp8_scaling": "DELAYED"}, training={"precision": "fp8"}).software
+    assert delayed.fp8_scaling == "delayed"
+
+
+def test_other_kernels_change_the_ops():
+    fp8 = {"training": {"precision": "fp8"}}
+    current, delayed = (
+        {row.op.name for row in ops(case(software={"preset": "te", "fp8_scaling": scaling}, **fp8)).rows}
+        for scaling in ("current", "delayed")
+    )
+    assert current > delayed
+    assert all(name.endswith(".amax") for name in current - delayed)
+    foreach, plain = (
+        [row.op.kernels for row in ops(case(software={"preset": "eager", "optimizer": kernels})).rows
+         if row.op.name == "adamw.update"]
+        for kernels in ("foreach", "for_loop")
+    )  # fmt: skip
+    assert plain[0] > 50 * foreach[0]
+
+
+def test_fp8_scaling_means_nothing_to_a_generation_without_fp8():
+    with pytest.raises(
+        ScenarioError, match=r"software\.fp8_scaling.*means nothing to eager.*allowed: with preset .*flash"
+    ):
+        case(software={"preset": "eager", "fp8_scaling": "delayed"})

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from simgpu.dtypes import DType
@@ -14,6 +16,9 @@ from simgpu.workload.unit import Exchange
 
 SHAPE = {"layers": 3, "hidden": 512, "heads": 8, "kv_heads": 4, "vocab": 1000}
 EIGHT = {"experts": 8, "experts_per_token": 2, "expert_ffn": 256}
+WIDTHS = {
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+}  # fmt: skip
 TOKENS = 512
 
 
@@ -208,8 +213,41 @@ def test_numbers_that_cannot_be():
         model_from_fields({**SHAPE, **EIGHT, "experts_per_token": 9}, "m")
     with pytest.raises(ModelError, match="expert_ffn needs experts"):
         model_from_fields({**SHAPE, "ffn": 8, "expert_ffn": 8}, "m")
-    with pytest.raises(ModelError, match="mlp = 'gelu' is not modelled for experts"):
-        model_from_fields({**SHAPE, **EIGHT, "mlp": "gelu"}, "m")
+    with pytest.raises(ModelError, match="mlp = 'gelu' is not what the experts are"):
+        replace(model_from_fields({**SHAPE, **EIGHT}, "m"), mlp="gelu")
+    with pytest.raises(ModelError, match="q_lora_rank needs kv_lora_rank"):
+        model_from_fields({**SHAPE, "ffn": 8, "q_lora_rank": 8}, "m")
+    with pytest.raises(ModelError, match="kv_heads means nothing with kv_lora_rank"):
+        model_from_fields({**SHAPE, "ffn": 8, **WIDTHS}, "m")
+
+
+def test_plain_experts_have_two_matrices_and_the_wider_of_both_passes():
+    gated = model_from_fields({**SHAPE, **EIGHT}, "m")
+    plain = model_from_fields({**SHAPE, **EIGHT, "mlp": "gelu"}, "m")
+    own = plain.experts
+    assert own.matrices == 2
+    per_layer = own.count * plain.hidden * own.ffn  # one matrix of every expert
+    assert gated.parameters - plain.parameters == plain.layers * per_layer
+    unit = block(fields={**EIGHT, "mlp": "gelu"})
+    names = [item.name for item in unit.forward if getattr(item, "name", "").startswith("experts")]
+    assert names[:4] == ["experts.permute", "experts.up", "experts.gelu", "experts.down"]
+    assert ops(unit.forward, GroupedGemm)["experts.up"].n == 256
+
+
+def test_blocks_without_experts_may_be_listed():
+    listed = model_from_fields({**SHAPE, **EIGHT, "ffn": 64, "layers": 4, "dense_layers": [2, 0, 2, 9]}, "m")
+    assert listed.dense_layers == (0, 2)
+    leading = model_from_fields({**SHAPE, **EIGHT, "ffn": 64, "layers": 4, "dense_layers": 2}, "m")
+    assert leading.dense_layers == (0, 1)
+    assert listed.parameters == leading.parameters
+
+
+def test_inline_latent_attention_is_that_of_the_bundled_deepseek():
+    fields = {
+        "layers": 61, "hidden": 7168, "heads": 128, "ffn": 18432, "vocab": 129280, "experts": 256,
+        "experts_per_token": 8, "expert_ffn": 2048, "shared_ffn": 2048, "dense_layers": 3, **WIDTHS,
+    }  # fmt: skip
+    assert model_from_fields(fields, "m").parameters == bundled_model("deepseek-v3").parameters == 671_026_404_352
 
 
 def test_grouped_product_bytes():

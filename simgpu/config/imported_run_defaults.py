@@ -1,0 +1,103 @@
+"""What a run takes where no file says it: the framework's own default, or the simplest choice; said either way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from simgpu.config.imported_run_merge import Merged
+from simgpu.io.foreign.reading import Reading
+from simgpu.workload.architecture import Architecture
+
+_SEQUENCE: Final = 2048
+_TRAINER_MICRO: Final = 8
+"""Default of per_device_train_batch_size (huggingface/transformers ``src/transformers/training_args.py``)."""
+_SEQUENCES: Final = {
+    "llamafactory": (2048, "LLaMA-Factory's default of cutoff_len"),
+    "axolotl": (512, "Axolotl's default of sequence_len"),
+}
+_OF_TRANSFORMERS: Final = ("trainer", "llamafactory", "oumi")
+_HUGGING_FACE: Final = (*_OF_TRANSFORMERS, "axolotl", "accelerate", "deepspeed", "launch-line")
+_MICRO: Final = "training.micro_batch_size"
+
+
+def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | None) -> list[str]:
+    """Fill in what no file says.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    readings : sequence of Reading
+    model : Architecture or None
+        None for a synthetic one.
+
+    Returns
+    -------
+    list of str
+        One sentence for each field.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"training.micro_batch_size": 2, "training.precision": "bf16"})
+    >>> assume(merged, [Reading(source="n.yaml", kind="nanotron", settings={})], None)
+    ['software: flash, kernels of PyTorch with FlashAttention-2']
+    """
+    kinds = {reading.kind for reading in readings}
+    assumed: list[str] = []
+    _precision(merged, readings, kinds, assumed)
+    _micro(merged, readings, kinds, assumed)
+    _sequence(merged, kinds, model, assumed)
+    if merged.get("software.preset") is None:
+        fp8 = merged.get("training.precision") == "fp8"
+        preset = "te" if fp8 else "flash"
+        what = "Transformer Engine" if fp8 else "PyTorch with FlashAttention-2"
+        merged.put("software.preset", preset, "")
+        assumed.append(f"software: {preset}, kernels of {what}")
+    if "training.optimizer" not in merged.values and kinds & set(_HUGGING_FACE):
+        merged.put("training.optimizer", "adamw", "")
+        assumed.append("training.optimizer: adamw, the default of Transformers")
+    if "training.recompute" not in merged.values and kinds <= set(_HUGGING_FACE):
+        assumed.append("training.recompute: none, since no file asks for gradient checkpointing")
+    return assumed
+
+
+def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed: list[str]) -> None:
+    if merged.get("training.precision") is not None:
+        return
+    if kinds & set(_HUGGING_FACE):
+        merged.put("training.precision", "fp32", "")
+        left = [reading.source for reading in readings if "training.precision" in reading.open]
+        why = f", which {' and '.join(left)} leave{'s' if len(left) == 1 else ''} open" if left else ""
+        assumed.append(f"training.precision: fp32, the default of Transformers and Accelerate{why}")
+    else:
+        merged.put("training.precision", "bf16", "")
+        assumed.append("training.precision: bf16, which nobody gives")
+
+
+def _micro(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed: list[str]) -> None:
+    if merged.get(_MICRO) is not None or merged.get("training.global_batch_size") is not None:
+        return
+    auto = any("train_micro_batch_size_per_gpu" in reading.open for reading in readings)
+    trainer = auto or bool(kinds & set(_OF_TRANSFORMERS)) or any("model" in reading.settings for reading in readings)
+    if trainer and kinds & set(_HUGGING_FACE) and "axolotl" not in kinds:
+        merged.put(_MICRO, _TRAINER_MICRO, "")
+        assumed.append(f"{_MICRO}: {_TRAINER_MICRO}, the default of Transformers' Trainer")
+        return
+    merged.put(_MICRO, 1, "")
+    words = "which nobody gives"
+    if "deepspeed" in kinds:
+        words += "; DeepSpeed: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"
+    assumed.append(f"{_MICRO}: 1, {words}")
+
+
+def _sequence(merged: Merged, kinds: set[str], model: Architecture | None, assumed: list[str]) -> None:
+    if merged.get("training.sequence_length") is not None or model is None or model.fixed_sequence is not None:
+        return
+    length, why = next((_SEQUENCES[kind] for kind in _SEQUENCES if kind in kinds), (_SEQUENCE, "which nobody gives"))
+    blocks = getattr(model, "blocks", model)  # of an encoder
+    most = [size for name in ("max_positions", "sliding_window") if (size := getattr(blocks, name, None))]
+    if most and min(most) < length:
+        length, why = min(most), "the longest that the model takes"
+    merged.put("training.sequence_length", length, "")
+    assumed.append(f"training.sequence_length: {length}, {why}")

@@ -1,0 +1,235 @@
+"""GPUs, replicas and option blocks of an imported run, once all files are laid over each other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from simgpu.config.imported_run_merge import Merged
+from simgpu.errors import Issue, ScenarioError
+
+_SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
+_STAGE3: Final = "zero.stage3_"
+_PLUS: Final = ("zero.zero_quantized_weights", "zero.zero_quantized_gradients", "zero.zero_hpz_partition_size")
+_TRIVIAL: Final = {
+    "parallel.tp": 1, "parallel.pp": 1, "parallel.cp": 1, "parallel.ep": 1, "parallel.virtual_stages": 1,
+    "parallel.sequence_parallel": False, "training.recompute": "none", "fsdp.reshard_after_forward": True,
+    "fsdp.forward_prefetch": False, "fsdp.limit_all_gathers": True, "ddp.find_unused_parameters": False,
+    "distributed_optimizer.overlap_grad_reduce": False, "distributed_optimizer.overlap_param_gather": False,
+    "parallel.overlap_p2p": False, "parallel.expert_tp": None,
+}  # fmt: skip
+"""What a scenario takes when the field is left out."""
+
+
+def model_parallel(merged: Merged) -> int:
+    """Return the GPUs of one replica: tp x pp x cp.
+
+    Examples
+    --------
+    >>> model_parallel(Merged(values={"parallel.tp": 2, "parallel.cp": 4}))
+    8
+    """
+    size = 1
+    for axis in ("tp", "pp", "cp"):
+        size *= merged.get(f"parallel.{axis}") or 1
+    return size
+
+
+def least_gpus(merged: Merged) -> int:
+    """Return the fewest GPUs that hold whole replicas and every expert.
+
+    Notes
+    -----
+    The dp x cp x tp ranks of a pipeline stage are divided by ep x expert_tp (docs/strategies/expert_parallel.md).
+
+    Examples
+    --------
+    >>> least_gpus(Merged(values={"parallel.tp": 2, "parallel.pp": 4, "parallel.ep": 16, "parallel.expert_tp": 1}))
+    64
+    """
+    ranks = (merged.get("parallel.tp") or 1) * (merged.get("parallel.cp") or 1)
+    expert_tp = merged.get("parallel.expert_tp") or merged.get("parallel.tp") or 1
+    holders = (merged.get("parallel.ep") or 1) * expert_tp
+    return int(math.lcm(ranks, holders) * (merged.get("parallel.pp") or 1))
+
+
+def place(merged: Merged, *, gpus: int | None, per_node: int, topology: str, sure: bool) -> tuple[int, int]:
+    """Return GPUs in all and nodes.
+
+    Parameters
+    ----------
+    merged : Merged
+        ``cluster.nodes`` is taken out of it.
+    gpus : int or None
+        None when nobody says: all of the nodes then.
+    per_node : int
+        GPUs of a node of the topology.
+    topology : str
+        For messages.
+    sure : bool
+        Whether the user gave the GPUs himself, for another number of nodes than the files have.
+
+    Returns
+    -------
+    (int, int)
+
+    Examples
+    --------
+    >>> place(Merged(values={"cluster.nodes": 2}), gpus=8, per_node=8, topology="dgx-a100", sure=False)
+    (8, 2)
+    """
+    asked = merged.get("cluster.nodes")
+    merged.put("cluster.nodes", None, "")
+    if gpus is None:
+        nodes = asked or 1
+        return nodes * per_node, nodes
+    nodes = -(-gpus // per_node)
+    if asked is None or sure or asked < nodes:
+        if asked is not None and asked < nodes and not sure:
+            merged.notes.append(
+                f"cluster.nodes: {gpus} GPUs are {nodes} nodes of {topology}, which has {per_node} each"
+            )
+        return gpus, nodes
+    return gpus, asked
+
+
+def join_replicas(merged: Merged, *, gpus: int, nodes: int) -> None:
+    """Settle how replicas are joined, and leave out options that belong to other kinds.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    gpus, nodes : int
+
+    Examples
+    --------
+    >>> merged = Merged(values={"parallel.data_parallel": "hsdp", "zero.overlap_comm": True})
+    >>> join_replicas(merged, gpus=4, nodes=1)
+    >>> merged.values
+    {'parallel.data_parallel': 'fsdp1'}
+    """
+    replicas = gpus // max(1, model_parallel(merged)) * (merged.get("parallel.cp") or 1)
+    kind = merged.get("parallel.data_parallel")
+    if kind is None and replicas > 1:
+        kind = "ddp"
+        merged.put("parallel.data_parallel", kind, "")
+        merged.notes.append(
+            "parallel.data_parallel: ddp, which is what several processes are without a word on sharding"
+        )
+    if kind == "hsdp":
+        kind = _within_nodes(merged, gpus, nodes)
+    for name in list(merged.values):
+        if not _belongs(name, kind):
+            merged.put(name, None, "")
+
+
+def _within_nodes(merged: Merged, gpus: int, nodes: int) -> str:
+    size = merged.get("fsdp.shard_size")
+    ranks = gpus // max(1, model_parallel(merged))
+    if (nodes == 1 and size is None) or size == ranks or ranks == 1:
+        merged.put("parallel.data_parallel", "fsdp1", merged.sources.get("parallel.data_parallel", ""))
+        merged.notes.append("hybrid sharding on a single node shards over all its GPUs")
+        return "fsdp1"
+    return "hsdp"
+
+
+def _belongs(name: str, kind: str | None) -> bool:
+    block = name.partition(".")[0]
+    if block == "ddp":
+        return kind == "ddp"
+    if block == "distributed_optimizer":
+        return kind == "distributed_optimizer"
+    if block == "zero":
+        return (
+            str(kind).startswith("zero")
+            and (kind == "zero3" or not (name.startswith(_STAGE3) or name in (*_PLUS, "zero.offload_param")))
+            and not (kind == "zero3" and name == "zero.allgather_bucket_size")
+        )
+    if block == "fsdp":
+        if name in ("fsdp.backward_prefetch", "fsdp.limit_all_gathers"):
+            return kind == "fsdp1"
+        return kind in _SHARDED and (kind == "hsdp" or name != "fsdp.shard_size")
+    return True
+
+
+def formats(merged: Merged, *, deepspeed: bool) -> None:
+    """Set storage formats where the framework's are not those that a scenario takes by itself.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    deepspeed : bool
+        Whether DeepSpeed runs it, with ZeRO or without.
+
+    Notes
+    -----
+    DeepSpeed without ZeRO keeps weights in 16 bits and masters in fp32, and adds bf16 gradients up in fp32
+    (deepspeedai/DeepSpeed ``runtime/engine.py``, get_data_types). Frozen weights below adapters are loaded in the
+    precision of the arithmetic.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"training.precision": "bf16", "training.lora": {"rank": 8}})
+    >>> formats(merged, deepspeed=False)
+    >>> merged.values["training.param_dtype"]
+    'bf16'
+    """
+    precision = merged.get("training.precision")
+    if precision not in ("bf16", "fp16"):
+        return
+    kept: dict[str, str] = {}
+    if deepspeed and merged.get("parallel.data_parallel") in ("ddp", None):
+        kept = {
+            "param": precision,
+            "grad": "fp32" if precision == "bf16" else precision,
+            "reduce": precision,
+            "master": "fp32",
+        }
+    elif merged.get("training.lora") is not None and not deepspeed:
+        kept = {"param": precision, "master": "none"}
+    for name, dtype in kept.items():
+        if merged.get(f"training.{name}_dtype") is None:
+            merged.put(f"training.{name}_dtype", dtype, "")
+
+
+def leave_out_defaults(merged: Merged) -> None:
+    """Leave out fields that say what a scenario takes anyway, and those of a pipeline that is none.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"parallel.tp": 1, "parallel.pp": 1, "parallel.schedule": "1f1b"})
+    >>> leave_out_defaults(merged)
+    >>> merged.values
+    {}
+    """
+    if (merged.get("parallel.pp") or 1) == 1:
+        for name in ("parallel.schedule", "parallel.virtual_stages", "parallel.layers_per_stage"):
+            merged.put(name, None, "")
+    if (merged.get("parallel.cp") or 1) == 1:
+        merged.put("parallel.cp_comm_type", None, "")
+    for name, value in _TRIVIAL.items():
+        if name in merged.values and merged.values[name] == value:
+            merged.put(name, None, "")
+
+
+def check_gpus(gpus: int, merged: Merged, source: str) -> int:
+    """Return the data-parallel ranks, or say why there is no whole number of them.
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> check_gpus(8, Merged(values={"parallel.tp": 2}), "a.yaml")
+    4
+    """
+    size = model_parallel(merged)
+    if gpus % size:
+        degrees: list[Any] = [merged.get(f"parallel.{axis}") or 1 for axis in ("tp", "pp", "cp")]
+        problem = f"are no whole number of replicas of tp x pp x cp = {' x '.join(map(str, degrees))} = {size}"
+        fix = f"use --gpus {max(1, gpus // size) * size}"
+        raise ScenarioError([Issue(field="gpus", value=str(gpus), problem=problem, fix=fix, file=source)])
+    return gpus // size

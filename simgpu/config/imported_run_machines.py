@@ -1,0 +1,85 @@
+"""GPUs, nodes and batch of an imported run, which must fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from simgpu.config.cluster_request import ClusterRequest, request_cluster
+from simgpu.config.imported_run_batch import Batch, complete_batch
+from simgpu.config.imported_run_layout import check_gpus, least_gpus, model_parallel, place
+from simgpu.config.imported_run_merge import Merged
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.reading import Reading
+
+_BATCH: Final = ("training.micro_batch_size", "training.gradient_accumulation", "training.global_batch_size")
+_MEGATRON: Final = ("megatron", "nemo", "gptneox")
+
+
+def choose_machines(
+    merged: Merged, readings: Sequence[Reading], asked: int | None, topology: str, assumed: list[str]
+) -> tuple[int, int]:
+    """Settle GPUs, nodes and batch: the batch must fit the GPUs, and where nobody gives these, they fit the batch."""
+    per_node = request_cluster(ClusterRequest(topology=topology)).world_size
+    wanted, source = _asked_gpus(readings)
+    given = asked if asked is not None else merged.get("cluster.gpus")
+    if given is not None:
+        if wanted not in (None, given):
+            merged.notes.append(f"gpus: {given}, as asked for; {source} has {wanted}")
+        wanted = given
+    merged.put("cluster.gpus", None, "")
+    gpus, nodes = place(merged, gpus=wanted, per_node=per_node, topology=topology, sure=asked is not None)
+    batch = Batch(micro=merged.get(_BATCH[0]), steps=merged.get(_BATCH[1]), total=merged.get(_BATCH[2]))
+    rule, blamed = _rule(readings)
+    if wanted is not None:
+        done = complete_batch(batch, check_gpus(gpus, merged, source), rule, blamed)
+    else:
+        gpus, done = _fitting(batch, gpus, nodes, merged, rule, blamed)
+        nodes = max(min(nodes, gpus), -(-gpus // per_node))
+        assumed.append(
+            f"gpus: {gpus} on {nodes} node{'s' if nodes > 1 else ''} of {topology}; --gpus N for another number"
+        )
+    merged.put(_BATCH[0], done.micro, merged.sources.get(_BATCH[0], ""))
+    merged.put(_BATCH[1], done.steps, merged.sources.get(_BATCH[1], ""))
+    return gpus, nodes
+
+
+def _fitting(batch: Batch, most: int, nodes: int, merged: Merged, rule: str, blamed: str) -> tuple[int, Batch]:
+    """Return the largest number of GPUs that the batch and the degrees fit."""
+    size, unit = model_parallel(merged), least_gpus(merged)
+    most = max(most, unit)
+    first: ScenarioError | None = None
+    for gpus in range(most, 0, -1):
+        if gpus % unit or (gpus > nodes and gpus % nodes):
+            continue
+        try:
+            return gpus, complete_batch(batch, gpus // size, rule, blamed)
+        except ScenarioError as error:
+            first = first or error
+    if first is not None:
+        raise first
+    return unit, complete_batch(batch, unit // size, rule, blamed)
+
+
+def _asked_gpus(readings: Sequence[Reading]) -> tuple[int | None, str]:
+    told = [reading for reading in readings if reading.gpus is not None]
+    lines = [reading for reading in told if reading.kind == "launch-line"]
+    counts = {reading.gpus for reading in lines or told}
+    if len(counts) > 1:
+        said = ", ".join(f"{reading.gpus} in {reading.source}" for reading in lines or told)
+        raise ScenarioError([Issue(field="gpus", problem=f"are {said}", fix="decide with --gpus N")])
+    if not told:
+        return None, readings[0].source
+    return (lines or told)[0].gpus, (lines or told)[0].source
+
+
+def _rule(readings: Sequence[Reading]) -> tuple[str, str]:
+    for reading in readings:
+        if reading.kind == "deepspeed":
+            return "deepspeed", reading.source
+        if reading.kind == "llm-foundry":
+            return "composer", reading.source
+    for reading in readings:
+        if reading.kind.startswith(_MEGATRON):
+            return "megatron", reading.source
+    return "product", readings[0].source

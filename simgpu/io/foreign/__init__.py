@@ -1,0 +1,1 @@
+"""Configurations of other programs, read into scenario fields."""

@@ -1,0 +1,177 @@
+"""Hugging Face Accelerate's configuration YAML, as ``accelerate config`` writes it.
+
+Names and defaults: huggingface/accelerate ``src/accelerate/commands/config/config_args.py``,
+``src/accelerate/utils/launch.py`` and ``utils/dataclasses.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.deepspeed import UNBUCKETED_MIB
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+
+KIND: Final = "accelerate"
+_PRECISIONS: Final = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+_CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm")
+_IDLE: Final = (
+    "compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_process_ip",
+    "main_process_port", "main_training_function", "rdzv_backend", "same_network", "tpu_*", "gpu_ids", "use_cpu",
+    "command_file", "commands", "deepspeed_config.zero3_init_flag", "deepspeed_config.zero3_save_16bit_model",
+    "deepspeed_config.gradient_clipping", "deepspeed_config.deepspeed_multinode_launcher",
+    "deepspeed_config.deepspeed_hostfile", "deepspeed_config.*nvme_path",
+    "deepspeed_config.deepspeed_exclusion_filter", "deepspeed_config.deepspeed_inclusion_filter",
+    "deepspeed_config", "fsdp_config", "megatron_lm_config", "megatron_lm_config.megatron_lm_gradient_clipping",
+    "megatron_lm_config.megatron_lm_learning_rate_decay_iters", "dynamo_config", "fp8_config.*",
+    "mixed_precision_config", "use_mps_device", "main_process_*", "log_dir", "tee", "role", "max_restarts",
+    "rdzv_conf", "num_cpu_threads_per_process",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a file is an Accelerate configuration.
+
+    Examples
+    --------
+    >>> recognise(Path("a.yaml"), "distributed_type: FSDP")
+    True
+    """
+    data = mapping_of(text)
+    return data is not None and ("distributed_type" in data or "compute_environment" in data)
+
+
+def read_accelerate(path: Path) -> Reading:
+    r"""Read an Accelerate configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+        A DeepSpeed file that it names is in ``open["deepspeed_config_file"]``.
+
+    Raises
+    ------
+    ScenarioError
+        When it does not run on NVIDIA GPUs, or asks for what is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "a.yaml"
+    ...     _ = path.write_text("distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 2")
+    ...     reading = read_accelerate(path)
+    >>> reading.gpus, dict(reading.settings)
+    (2, {'training.precision': 'bf16', 'parallel.data_parallel': 'ddp'})
+    """
+    ledger = Ledger(read_document(path))
+    kind = (ledger.text("distributed_type") or "no").lower()
+    if kind not in _CUDA:
+        ledger.refuse("distributed_type", "does not run on NVIDIA GPUs", allowed=", ".join(_CUDA).upper())
+    if ledger.flag("use_cpu"):
+        ledger.refuse("use_cpu", "asks for a run without GPUs", allowed="false")
+    settings: dict[str, Any] = {"cluster.nodes": ledger.integer("num_machines", least=1)}
+    open_fields = []
+    precision = ledger.choice("mixed_precision", _PRECISIONS)
+    settings["training.precision"] = precision
+    if precision is None:
+        open_fields.append("training.precision")
+    gpus = ledger.integer("num_processes", least=1)
+    if kind in ("no", "false"):
+        gpus = gpus or 1
+    elif kind == "multi_gpu":
+        settings["parallel.data_parallel"] = "ddp"
+    elif kind == "fsdp":
+        settings |= read_fsdp(ledger, "fsdp_config")
+    elif kind == "deepspeed":
+        settings |= _deepspeed(ledger)
+    else:
+        settings |= _megatron(ledger, precision)
+    settings |= _axes(ledger, kind)
+    settings |= _software(ledger, precision)
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields)
+
+
+def _deepspeed(ledger: Ledger) -> dict[str, Any]:
+    named = ledger.text("deepspeed_config.deepspeed_config_file")
+    if named is not None:
+        ledger.open["deepspeed_config_file"] = named
+        return {}
+    stage = ledger.integer("deepspeed_config.zero_stage")
+    if stage is None:
+        stage = 2  # Accelerate's default
+        ledger.note("deepspeed_config.zero_stage is left out: 2, Accelerate's default")
+    settings: dict[str, Any] = {
+        "parallel.data_parallel": f"zero{stage}" if stage else "ddp",
+        "training.gradient_accumulation": ledger.integer("deepspeed_config.gradient_accumulation_steps", least=1),
+    }
+    for name, least in (("offload_optimizer", 1), ("offload_param", 3)):
+        device = ledger.text(f"deepspeed_config.{name}_device")
+        if device is not None and device.lower() != "none" and stage >= least:
+            settings[f"zero.{name}"] = {"device": device.lower(), "pin_memory": False}
+    return settings
+
+
+def _megatron(ledger: Ledger, precision: str | None) -> dict[str, Any]:
+    """Read the Megatron-LM plugin; formats are Megatron's at every degree."""
+    block = "megatron_lm_config.megatron_lm"
+    recompute = ledger.flag(f"{block}_recompute_activations")
+    settings: dict[str, Any] = {
+        "parallel.tp": ledger.integer(f"{block}_tp_degree", least=1),
+        "parallel.pp": ledger.integer(f"{block}_pp_degree", least=1),
+        "training.gradient_accumulation": ledger.integer(f"{block}_num_micro_batches", least=1) or 1,
+        "training.recompute": None if recompute is None else "selective" if recompute else "none",
+        "parallel.sequence_parallel": ledger.flag(f"{block}_sequence_parallelism"),
+        "parallel.data_parallel": "distributed_optimizer",
+        "software": "te",
+    }
+    if not ledger.flag(f"{block}_use_distributed_optimizer"):
+        settings |= {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": UNBUCKETED_MIB}
+        if precision in ("bf16", "fp16"):
+            settings |= {"training.param_dtype": precision, "training.master_dtype": "fp32"}
+    return settings
+
+
+def _axes(ledger: Ledger, kind: str) -> dict[str, Any]:
+    """Read ``parallelism_config``; sizes of 1 or less are what is left out."""
+    block = "parallelism_config.parallelism_config"
+    sizes = {
+        axis: ledger.integer(f"{block}_{axis}_size", least=-1) or 1
+        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
+    }
+    settings: dict[str, Any] = {}
+    if sizes["tp"] > 1:
+        settings["parallel.tp"] = sizes["tp"]
+    if sizes["cp"] > 1:
+        words = {"allgather": "all_gather", "alltoall": "p2p"}  # torch's set_rotate_method: the latter is a ring
+        settings["parallel.cp"] = sizes["cp"]
+        settings["parallel.cp_comm_type"] = ledger.choice(f"{block}_cp_comm_strategy", words) or "all_gather"
+    if sizes["sp"] > 1:
+        settings |= {"parallel.cp": sizes["sp"], "parallel.cp_comm_type": "a2a"}
+    if sizes["dp_replicate"] > 1:
+        if sizes["dp_shard"] > 1:
+            settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": sizes["dp_shard"]}
+        elif kind != "fsdp":
+            settings["parallel.data_parallel"] = "ddp"
+    ledger.idle(f"{block}_sp_backend", f"{block}_sp_*", f"{block}_cp_*")
+    return settings
+
+
+def _software(ledger: Ledger, precision: str | None) -> dict[str, Any]:
+    backend = ledger.text("dynamo_config.dynamo_backend") or ledger.text("dynamo_backend")
+    if precision == "fp8":
+        library = (ledger.text("fp8_config.backend") or "te").lower()
+        if library not in ("te", "ao"):
+            ledger.refuse("fp8_config.backend", "is not simulated", allowed="TE, AO")
+        if library == "te":
+            return {"software": {"preset": "te", "fp8_scaling": "delayed"}}
+        return {"software": "te"}
+    return {"software": "compile"} if backend is not None and backend.lower() not in ("no", "false") else {}

@@ -1,0 +1,299 @@
+"""DeepSpeed's configuration JSON.
+
+Names and defaults: deepspeedai/DeepSpeed ``deepspeed/runtime/config.py``, ``runtime/zero/config.py``,
+``runtime/zero/offload_config.py``. ``"auto"`` is left open: Transformers or Accelerate fill it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+
+KIND: Final = "deepspeed"
+UNBUCKETED_MIB: Final = 1_000_000
+"""A DDP bucket that takes every gradient: DeepSpeed without ZeRO reduces them when backward is over (runtime/engine.py,
+buffered_allreduce_fallback)."""
+OPTIMIZERS: Final = {
+    **dict.fromkeys(
+        ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam", "onebitadam", "zerooneadam"), "adamw"
+    ),
+    **dict.fromkeys(("lamb", "onebitlamb", "fusedlamb"), "adamw"),
+    **dict.fromkeys(("lion", "sgd", "adagrad", "muon"), "sgd"),
+}
+"""What an optimizer keeps: two fp32 moments, or one."""
+_COMPRESSED: Final = ("onebitadam", "zerooneadam", "onebitlamb")
+_ONLY_LIKE: Final = {"lamb": "adamw", "lion": "sgd", "adagrad": "sgd", "muon": "sgd"}
+_DTYPES: Final = {
+    "fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "bfp16": "bf16", "bfloat16": "bf16", "torch.bfloat16": "bf16",
+    "float16": "fp16", "torch.float16": "fp16", "float32": "fp32", "torch.float32": "fp32",
+}  # fmt: skip
+_TELLING: Final = (
+    "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer",
+    "steps_per_print", "wall_clock_breakdown",
+)  # fmt: skip
+_IDLE: Final = (
+    "fp16.*", "bf16.check_grad_overflow", "bf16.immediate_grad_update", "bfloat16.*", "torch_autocast.*",
+    "optimizer.params", "optimizer.legacy_fusion", "scheduler", "gradient_clipping", "steps_per_print",
+    "wall_clock_breakdown", "memory_breakdown", "dump_state", "prescale_gradients", "gradient_predivide_factor",
+    "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "comms_logger", "comms_config",
+    "monitor_config", "tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "aio", "autotuning",
+    "checkpoint", "nebula", "dataloader_drop_last", "cuda_visible_devices", "log_level", "timers",
+    "disable_allgather", "seq_parallel_communication_data_type", "sparse_gradients", "data_types.*",
+    "hybrid_engine.*", "amp.*", "elasticity.*", "curriculum_learning.*", "data_efficiency.*",
+    "progressive_layer_drop.*", "compile.*", "compression_training.*", "eigenvalue.*", "activation_checkpointing.*",
+    "weight_quantization", "zero_optimization.sub_group_size",
+    "zero_optimization.*gather_16bit_weights_on_model_save", "zero_optimization.*gather_fp16_weights_on_model_save",
+    "zero_optimization.stage3_max_reuse_distance", "zero_optimization.max_reuse_distance",
+    "zero_optimization.load_from_fp32_weights", "zero_optimization.elastic_checkpoint",
+    "zero_optimization.ignore_unused_parameters", "zero_optimization.round_robin_gradients",
+    "zero_optimization.memory_efficient_linear", "zero_optimization.override_module_apply",
+    "zero_optimization.stage3_model_persistence_threshold", "zero_optimization.model_persistence_threshold",
+    "zero_optimization.log_trace_cache_warnings", "zero_optimization.cpu_offload_use_pin_memory",
+    "zero_optimization.legacy_stage1", "zero_optimization.stage3_*", "zero_optimization.allgather_bucket_size",
+    "zero_optimization.reduce_bucket_size", "zero_optimization.overlap_comm", "zero_optimization.offload_param.*",
+    "zero_optimization.offload_optimizer.*", "zero_optimization.module_granularity_threshold",
+    "zero_optimization.allgather_partitions", "zero_optimization.reduce_scatter",
+    "zero_optimization.contiguous_gradients",
+)  # fmt: skip
+_BLOCKS: Final = ("bf16", "bfloat16", "fp16")
+_STAGE3: Final = ("prefetch_bucket_size", "param_persistence_threshold", "max_live_parameters")
+_PLUS: Final = ("zero_quantized_weights", "zero_hpz_partition_size", "zero_quantized_gradients")
+_SWITCHED: Final = {
+    "curriculum_learning": "sequences that grow; the longest are simulated",
+    "data_efficiency": "sampled or dropped tokens; whole sequences are simulated",
+    "progressive_layer_drop": "layers left out at random; all are simulated",
+    "hybrid_engine": "generation of text; the training step is simulated",
+    "compression_training": "compression of weights and activations",
+}
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a file is a DeepSpeed configuration.
+
+    Examples
+    --------
+    >>> recognise(Path("ds.json"), '{"zero_optimization": {"stage": 2}}')
+    True
+    """
+    data = mapping_of(text)
+    if data is None:  # templates with placeholders are no JSON, and still this kind
+        return path.suffix == ".json" and any(f'"{name}"' in text for name in _TELLING)
+    formats = any(isinstance(data.get(name), dict) and "enabled" in data[name] for name in _BLOCKS)
+    return formats or any(name in data for name in _TELLING)
+
+
+def read_deepspeed(path: Path) -> Reading:
+    """Read a DeepSpeed configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+        Batch fields as they stand: the rule that completes them needs the data-parallel degree.
+
+    Raises
+    ------
+    ScenarioError
+        When it is no JSON, or asks for what is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ds.json"
+    ...     _ = path.write_text('{"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}, "train_batch_size": 8}')
+    ...     reading = read_deepspeed(path)
+    >>> reading.settings["parallel.data_parallel"], reading.settings["zero.reduce_bucket_size"]
+    ('zero2', 500000000)
+    """
+    ledger = Ledger(read_document(path))
+    _refuse(ledger)
+    stage = _stage(ledger)
+    precision, open_fields = _precision(ledger)
+    settings: dict[str, Any] = {
+        "training.micro_batch_size": ledger.integer("train_micro_batch_size_per_gpu"),
+        "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps"),
+        "training.global_batch_size": ledger.integer("train_batch_size"),
+        "training.precision": precision,
+        "training.optimizer": _optimizer(ledger),
+        "training.reduce_dtype": ledger.choice("communication_data_type", _DTYPES),
+        "training.grad_dtype": ledger.choice("data_types.grad_accum_dtype", _DTYPES),
+        "parallel.data_parallel": f"zero{stage}" if stage else "ddp",
+        "parallel.tp": ledger.integer("tensor_parallel.autotp_size", least=1)
+        or ledger.integer("tensor_parallel.tp_size", least=1),
+        "parallel.pp": ledger.integer("pipeline.stages", least=1),
+        "parallel.cp": ledger.integer("sequence_parallel_size", least=1),
+    }
+    if settings["parallel.cp"]:
+        settings["parallel.cp_comm_type"] = "a2a"  # DeepSpeed Ulysses
+    settings |= _zero(ledger, stage) if stage else _replicated(ledger, precision)
+    _formats(ledger, settings)
+    _extras(ledger, settings)
+    _note_switches(ledger)
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, open_fields=open_fields)
+
+
+def _refuse(ledger: Ledger) -> None:
+    if ledger.get("sparse_attention") is not None or "sparse_attention" in ledger.data:
+        ledger.refuse("sparse_attention", "is not simulated: attention is dense", fix="take the block out")
+    if ledger.flag("elasticity.enabled"):
+        fix = "set it to false, and write train_batch_size and train_micro_batch_size_per_gpu"
+        ledger.refuse("elasticity.enabled", "lets DeepSpeed choose the batch at the start of the job", fix=fix)
+    mics = ledger.integer("zero_optimization.mics_shard_size", least=-1)
+    if mics is not None and mics > 0:
+        ledger.refuse("zero_optimization.mics_shard_size", "is not simulated: MiCS", allowed="-1")
+
+
+def _stage(ledger: Ledger) -> int:
+    block = ledger.data.get("zero_optimization")
+    if isinstance(block, bool):  # the oldest form
+        return int(bool(ledger.flag("zero_optimization")))
+    stage = ledger.integer("zero_optimization.stage")
+    if stage is None and "zero_optimization.stage" in ledger.open:
+        ledger.refuse("zero_optimization.stage", "must be given", allowed="0, 1, 2, 3")
+    if stage is not None and stage > 3:
+        ledger.refuse("zero_optimization.stage", "is no ZeRO stage", allowed="0, 1, 2, 3")
+    return stage or 0
+
+
+def _precision(ledger: Ledger) -> tuple[str | None, tuple[str, ...]]:
+    """Return the arithmetic, and the fields that are left to Transformers or Accelerate."""
+    bf16 = ledger.flag("bf16.enabled") or ledger.flag("bfloat16.enabled")
+    fp16 = ledger.flag("fp16.enabled") or ledger.flag("amp.enabled")
+    if bf16 and fp16:
+        ledger.refuse("bf16.enabled", "bfloat16 and fp16 modes cannot be simultaneously enabled")
+    if bf16 or fp16:
+        return ("bf16" if bf16 else "fp16"), ()
+    if ledger.flag("torch_autocast.enabled"):
+        return ledger.choice("torch_autocast.dtype", _DTYPES), ()
+    # A block that is absent is added by Accelerate (utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision).
+    closed = any(name in ledger.data for name in _BLOCKS) and not any(
+        f"{name}.enabled" in ledger.open for name in _BLOCKS
+    )
+    return ("fp32", ()) if closed else (None, ("training.precision",))
+
+
+def _optimizer(ledger: Ledger) -> str | None:
+    name = ledger.text("optimizer.type")
+    if name is None:
+        return None
+    word = name.lower().replace("_", "")
+    if word not in OPTIMIZERS:
+        ledger.refuse(
+            "optimizer.type", "is no optimizer that is simulated", allowed="Adam, AdamW, Lamb, Lion, SGD, ..."
+        )
+    if word in _COMPRESSED:
+        steps = ledger.raw("optimizer.params.freeze_step") or "first"
+        ledger.note(
+            f"optimizer.type {name} is simulated as in its {steps} warm-up steps, which reduce gradients uncompressed; "
+            "the compressed steps after them are not simulated"
+        )
+    elif word in _ONLY_LIKE:
+        ledger.note(f"optimizer.type {name} is priced as {_ONLY_LIKE[word]}, which keeps as many moments")
+    return OPTIMIZERS[word]
+
+
+def _zero(ledger: Ledger, stage: int) -> dict[str, Any]:
+    block = "zero_optimization"
+    settings: dict[str, Any] = {"zero.overlap_comm": ledger.flag(f"{block}.overlap_comm")}
+    sizes = ["reduce_bucket_size"] + ([] if stage == 3 else ["allgather_bucket_size"])
+    settings |= {f"zero.{name}": ledger.integer(f"{block}.{name}", least=1) for name in sizes}
+    if stage == 3:
+        for name in _STAGE3:  # pydantic's populate_by_name: both spellings are read
+            value = ledger.integer(f"{block}.stage3_{name}")
+            settings[f"zero.stage3_{name}"] = ledger.integer(f"{block}.{name}") if value is None else value
+        if settings["zero.stage3_max_live_parameters"] == 0:
+            settings["zero.stage3_max_live_parameters"] = 1  # either way nothing is fetched ahead
+        settings |= {f"zero.{name}": ledger.get(f"{block}.{name}") for name in _PLUS}
+        settings["zero.offload_param"] = _offload(ledger, "offload_param", "cpu_offload_params")
+    elif isinstance(ledger.data[block], dict) and "offload_param" in ledger.data[block]:
+        ledger.note(f"{block}.offload_param has no effect at stage {stage}: DeepSpeed reads it at stage 3 only")
+    settings["zero.offload_optimizer"] = _offload(ledger, "offload_optimizer", "cpu_offload")
+    for name, plain in (("reduce_scatter", True), ("allgather_partitions", True), ("contiguous_gradients", True)):
+        value = ledger.flag(f"{block}.{name}")
+        if value is not None and value is not plain:
+            ledger.note(f"{block}.{name}: {str(value).lower()} is not simulated: it is taken as {str(plain).lower()}")
+    for name in ("use_multi_rank_bucket_allreduce", "zenflow", "zeropp_loco_param"):
+        if ledger.get(f"{block}.{name}"):
+            ledger.note(f"{block}.{name} is not simulated")
+    return settings
+
+
+def _offload(ledger: Ledger, name: str, old: str) -> dict[str, Any] | None:
+    key = f"zero_optimization.{name}"
+    block = ledger.data["zero_optimization"]
+    if not isinstance(block, dict):
+        return None
+    if block.get(name) is None:
+        pinned = bool(ledger.flag("zero_optimization.cpu_offload_use_pin_memory"))
+        return {"device": "cpu", "pin_memory": pinned} if ledger.flag(f"zero_optimization.{old}") else None
+    device = ledger.choice(f"{key}.device", {"cpu": "cpu", "nvme": "nvme", "none": "none"}) or "none"
+    if device == "none":
+        return None
+    result: dict[str, Any] = {"device": device}
+    for option in ("pin_memory", "pipeline_read", "pipeline_write"):
+        value = ledger.flag(f"{key}.{option}")
+        if value is not None:
+            result[option] = value
+    ratio = ledger.get(f"{key}.ratio")
+    if isinstance(ratio, (int, float)) and ratio != 1:
+        ledger.note(f"{key}.ratio: {ratio} is not simulated: all optimizer states are in host memory")
+    return result
+
+
+def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
+    """DeepSpeed without ZeRO: gradients are reduced after backward, and master weights are kept beside."""
+    block = ledger.data.get("zero_optimization")
+    if isinstance(block, dict):
+        for name in ("offload_param", "offload_optimizer"):
+            if block.get(name) is not None:
+                ledger.note(f"zero_optimization.{name} has no effect at stage 0: DeepSpeed reads it with ZeRO only")
+    ledger.note("ZeRO stage 0: every GPU keeps all states, and gradients are reduced in one piece after backward")
+    return {"ddp.bucket_cap_mb": UNBUCKETED_MIB}
+
+
+def _formats(ledger: Ledger, settings: dict[str, Any]) -> None:
+    """Storage formats where they are not those of ZeRO by default: 2 + 2 + 12 bytes a parameter."""
+    bf16 = "bf16" if ledger.data.get("bf16") else "bfloat16"
+    if ledger.flag(f"{bf16}.bf16_master_weights_and_grads"):
+        settings["training.master_dtype"] = "none"
+    if ledger.flag(f"{bf16}.bf16_optimizer_states"):
+        ledger.note(f"{bf16}.bf16_optimizer_states is not simulated: the moments are in fp32, 4 bytes a parameter more")
+
+
+def _extras(ledger: Ledger, settings: dict[str, Any]) -> None:
+    if ledger.flag("compile.deepcompile") or ledger.flag("compile.enabled"):
+        settings["software"] = "compile"
+        if ledger.flag("compile.deepcompile"):
+            ledger.note("compile.deepcompile is simulated as torch.compile: its own passes over communication are not")
+    checkpointing = ledger.data.get("activation_checkpointing")
+    if isinstance(checkpointing, dict) and checkpointing:
+        ledger.note(
+            "activation_checkpointing only configures recomputation; whether there is any, the model's code says: "
+            "--set training.recompute=full"
+        )
+        for name in ("partition_activations", "cpu_checkpointing"):
+            if ledger.flag(f"activation_checkpointing.{name}"):
+                ledger.note(f"activation_checkpointing.{name} is not simulated")
+
+
+def _note_switches(ledger: Ledger) -> None:
+    for name, what in _enabled(ledger):
+        ledger.note(f"{name} is not simulated: {what}")
+
+
+def _enabled(ledger: Ledger) -> Iterator[tuple[str, str]]:
+    for name, what in _SWITCHED.items():
+        if isinstance(ledger.data.get(name), dict) and (
+            name == "compression_training" or ledger.flag(f"{name}.enabled")
+        ):
+            yield name, what

@@ -1,0 +1,110 @@
+"""PyTorch FSDP's options as Accelerate, Transformers, Axolotl and others spell them.
+
+Accelerate prefixes them with ``fsdp_``, Transformers' ``fsdp_config`` does not; either is read. Defaults:
+huggingface/accelerate ``src/accelerate/utils/dataclasses.py``, ``FullyShardedDataParallelPlugin``, which fetches
+nothing ahead in backward unless told to.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from simgpu.io.foreign.ledger import Ledger
+
+_STRATEGIES: Final = {
+    "full_shard": ("fsdp1", True), "shard_grad_op": ("fsdp1", False), "no_shard": ("ddp", False),
+    "hybrid_shard": ("hsdp", True), "hybrid_shard_zero2": ("hsdp", False),
+    "1": ("fsdp1", True), "2": ("fsdp1", False), "3": ("ddp", False), "4": ("hsdp", True), "5": ("hsdp", False),
+}  # fmt: skip
+_PREFETCH: Final = {
+    "backward_pre": "backward_pre", "backward_post": "backward_post", "no_prefetch": "no_prefetch",
+    "none": "no_prefetch",
+}  # fmt: skip
+_WRAPS: Final = {
+    "transformer_based_wrap": "", "transformer": "", "auto_wrap": "",
+    "size_based_wrap": "units by size are not simulated: one unit per transformer block is",
+    "no_wrap": "a single unit is not simulated: one unit per transformer block is",
+}  # fmt: skip
+IDLE: Final = (
+    "cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params",
+    "transformer_layer_cls_to_wrap", "transformer_layer_cls", "min_num_params", "xla*", "cpu_offload_pin_memory",
+    "activation_checkpointing_reentrant", "ignored_modules", "final_state_dict_type", "sync_module_state",
+)  # fmt: skip
+
+
+def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strategy: str | None = None) -> dict[str, Any]:
+    """Read a block of FSDP options.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    block : str
+        Its dotted key.
+    version : int, optional
+        1 or 2 where it is given elsewhere; 1 when nobody says.
+    strategy : str, optional
+        The sharding strategy where it is given elsewhere.
+
+    Returns
+    -------
+    dict
+        Scenario fields. ``hsdp`` stands for sharding within a node, however many nodes there are.
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> data = {"fsdp_config": {"fsdp_version": 2, "fsdp_offload_params": True, "reshard_after_forward": False}}
+    >>> fields = read_fsdp(Ledger(Document(source="x.yaml", data=data)), "fsdp_config")
+    >>> fields["parallel.data_parallel"], fields["fsdp.cpu_offload"], fields["fsdp.reshard_after_forward"]
+    ('fsdp', True, False)
+    """
+
+    def spelled(name: str) -> str:
+        data = ledger.raw(block)
+        prefixed = isinstance(data, dict) and f"fsdp_{name}" in data
+        return f"{block}.fsdp_{name}" if prefixed else f"{block}.{name}"
+
+    version = ledger.integer(spelled("version"), least=1) or version or 1
+    kind, whole = ("fsdp1" if version == 1 else "fsdp"), True
+    word = ledger.text(spelled("sharding_strategy"))
+    reshard = ledger.text(spelled("reshard_after_forward"))
+    if reshard is not None and reshard.lower() in _STRATEGIES:  # newer name of the strategy
+        word, reshard = word or reshard, None
+    word = word or strategy
+    if word is not None:
+        named = word.lower().rsplit(".", 1)[-1]
+        if named not in _STRATEGIES:
+            ledger.refuse(
+                spelled("sharding_strategy"), "is no sharding strategy", allowed="FULL_SHARD, HYBRID_SHARD, ..."
+            )
+        kind, whole = _STRATEGIES[named]
+        kind = "fsdp" if version == 2 and kind == "fsdp1" else kind
+        if kind == "ddp":
+            ledger.note(
+                f"{spelled('sharding_strategy')}: NO_SHARD is simulated as DDP, which reduces the same gradients"
+            )
+    if reshard is not None:
+        whole = bool(ledger.flag(spelled("reshard_after_forward")))
+    settings: dict[str, Any] = {"parallel.data_parallel": kind}
+    prefetch = ledger.choice(spelled("backward_prefetch"), _PREFETCH) or ledger.choice(
+        spelled("backward_prefetch_policy"), _PREFETCH
+    )
+    settings["fsdp.forward_prefetch"] = ledger.flag(spelled("forward_prefetch"))
+    settings["fsdp.limit_all_gathers"] = ledger.flag(spelled("limit_all_gathers"))
+    if kind != "ddp":
+        settings["fsdp.reshard_after_forward"] = whole
+        settings["fsdp.backward_prefetch"] = prefetch or "no_prefetch"
+        offload = ledger.flag(spelled("offload_params")) or ledger.flag(spelled("cpu_offload"))
+        settings["fsdp.cpu_offload"] = offload or None
+    if ledger.flag(spelled("activation_checkpointing")):
+        settings["training.recompute"] = "full"
+    wrap = ledger.text(spelled("auto_wrap_policy"))
+    if wrap is not None and _WRAPS.get(wrap.lower()):
+        ledger.note(f"{spelled('auto_wrap_policy')}: {wrap}: {_WRAPS[wrap.lower()]}")
+    ledger.idle(*(spelled(name) for name in IDLE))
+    ledger.idle(*(f"{block}.{name}" for name in IDLE))
+    return settings

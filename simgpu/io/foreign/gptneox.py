@@ -1,0 +1,213 @@
+"""GPT-NeoX's configurations: Megatron of 2021 under DeepSpeed, in YAML that looks like JSON.
+
+Names and defaults: EleutherAI/gpt-neox megatron/neox_arguments/neox_args.py and arguments.py (calculate_derived),
+megatron/model/transformer.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.errors import ScenarioError
+from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.text_file import read_text
+from simgpu.io.yaml_file import parse_yaml
+
+KIND: Final = "gptneox"
+_TELLING: Final = (
+    "pipe_parallel_size", "model_parallel_size", "gpt_j_residual", "no_weight_tying", "output_layer_parallelism",
+    "checkpoint_factor", "checkpoint_validation_with_forward_pass", "attention_config", "pos_emb",
+)  # fmt: skip
+_OPTIMIZERS: Final = {
+    "adam": "adamw",
+    "adamw": "adamw",
+    "onebitadam": "adamw",
+    "cpu_adam": "adamw",
+    "sgd": "sgd",
+    "lion": "sgd",
+}
+_UNBUCKETED_MIB: Final = 1_000_000  # without ZeRO, DeepSpeed reduces gradients when backward is over
+_IDLE: Final = (
+    "data_path", "*data_paths", "*data_weights", "weight*", "data_impl", "split", "vocab_file", "merge_file",
+    "tokenizer_type",
+    "save", "load", "checkpoint_factor", "checkpoint_validation*", "extra_save_iters", "keep_last_n_checkpoints",
+    "save_*",
+    "finetune", "tensorboard*", "log_*", "log_interval", "use_wandb", "wandb_*", "steps_per_print",
+    "wall_clock_breakdown",
+    "lr_*", "min_lr", "warmup", "train_iters", "eval_*", "gradient_clipping", "init_method*",
+    "output_layer_init_method",
+    "distributed_backend", "rotary_*", "rms_norm_epsilon", "layernorm_epsilon", "make_vocab_size_divisible_by",
+    "max_position_embeddings", "mlp_multiple_of", "output_layer_parallelism",
+    "scaled_upper_triang_masked_softmax_fusion",
+    "scaled_masked_softmax_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "rope_fusion", "layernorm_fusion",
+    "rmsnorm_fusion", "mamba_*", "synchronize_each_layer", "optimizer", "zero_optimization", "fp16.*", "bf16.*",
+    "num_workers",
+    "use_bias_in_norms", "seed", "attention_softmax_in_fp32", "apply_query_key_layer_scaling", "checkpoint_num_layers",
+    "hostfile", "master_*", "include", "exclude", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
+    "weighted_sampler_alpha", "sliding_window_width", "git_hash", "do_*", "pipe_partition_method", "mlp_type",
+    "deepspeed*",
+    "no_ssh_check", "force_multi", "adlr_autoresume*", "memory_profiling*", "profile*", "precision", "hidden_dropout",
+    "attention_dropout", "async_*", "checkpoint_in_cpu", "contiguous_checkpointing", "use_cpu_initialization",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a text is a configuration of GPT-NeoX.
+
+    Examples
+    --------
+    >>> recognise(Path("20B.yml"), '{"pipe_parallel_size": 4, "num_layers": 44,}')
+    True
+    """
+    plain = text.replace("-", "_")
+    if path.suffix not in (".yml", ".yaml") or not any(word in plain for word in _TELLING):
+        return False
+    try:
+        data = parse_yaml(text, "").data
+    except ScenarioError:
+        return False
+    return any(str(name).replace("-", "_") in _TELLING for name in data)
+
+
+def read_gptneox(path: Path) -> Reading:
+    """Read a configuration of GPT-NeoX; one run may take several, which are given together.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        When it asks for what is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "160M.yml"
+    ...     _ = path.write_text('{"pipe_parallel_size": 1, "num_layers": 12, "hidden_size": 768, "seq_length": 2048,'
+    ...                         '"num_attention_heads": 12, "train_micro_batch_size_per_gpu": 4, "pos_emb": "rotary",'
+    ...                         '"fp16": {"enabled": True}, "zero_optimization": {"stage": 1},}')
+    ...     reading = read_gptneox(path)
+    >>> reading.settings["parallel.data_parallel"], reading.settings["model"]["vocab"]
+    ('zero1', 50304)
+    """
+    file = parse_yaml(read_text(path, str(path)), path.name)
+    data = {str(name).replace("-", "_"): value for name, value in file.data.items()}
+    ledger = Ledger(
+        Document(source=path.name, data=data, lines={str(k[0]): n for k, n in file.lines.items() if len(k) == 1})
+    )
+    tp = ledger.integer("model_parallel_size") or 1
+    pp = ledger.integer("pipe_parallel_size") or 1
+    settings: dict[str, Any] = {
+        "model": gptneox_model(ledger, tp),
+        "training.sequence_length": ledger.integer("seq_length", least=1),
+        "training.micro_batch_size": ledger.integer("train_micro_batch_size_per_gpu", least=1)
+        or ledger.integer("batch_size", least=1),
+        "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps", least=1)
+        or ledger.integer("gas", least=1),
+        "training.global_batch_size": ledger.integer("train_batch_size", least=1),
+        "training.precision": _precision(ledger),
+        "training.optimizer": _optimizer(ledger),
+        "training.recompute": _recompute(ledger),
+        "training.dropout": _dropout(ledger),
+        "parallel.tp": tp if "model_parallel_size" in data else None,
+        "parallel.pp": pp if "pipe_parallel_size" in data else None,
+        "parallel.sequence_parallel": ledger.flag("sequence_parallel"),
+        "software": _software(ledger),
+    }
+    settings |= _zero(ledger)
+    for name in ("partition_activations", "checkpoint_in_cpu"):
+        if (
+            ledger.flag(name)
+            and (name != "partition_activations" or tp > 1)
+            and settings["training.recompute"] == "full"
+        ):
+            ledger.note(f"{name} is not simulated: every rank keeps the whole inputs of its layers")
+    nodes, each = ledger.integer("num_nodes", least=-1), ledger.integer("num_gpus", least=-1)
+    gpus = ledger.integer("global_num_gpus", least=1)
+    if gpus is None and each is not None and each > 0:
+        gpus = each * max(1, nodes or 1)
+    settings["cluster.nodes"] = nodes if nodes is not None and nodes > 0 else None
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _precision(ledger: Ledger) -> str | None:
+    """fp16.type or precision decide; without either GPT-NeoX trains in fp32 (calculate_derived)."""
+    word = (ledger.text("precision") or "").lower()
+    kind = (ledger.text("fp16.type") or "").lower()
+    if "bfloat16" in (word, kind) or ledger.flag("bf16.enabled"):
+        return "bf16"
+    if ledger.flag("fp16.enabled") or word == "fp16":
+        return "fp16"
+    if "fp16" in ledger.data or word == "fp32" or "train_micro_batch_size_per_gpu" in ledger.data:
+        return "fp32"
+    if "num_layers" in ledger.data:
+        ledger.open["training.precision"] = "a block fp16, which another file of the run has"
+    return None
+
+
+def _optimizer(ledger: Ledger) -> str | None:
+    word = ledger.text("optimizer.type")
+    if word is None:
+        return None
+    if word.lower() not in _OPTIMIZERS:
+        ledger.refuse("optimizer.type", "is not simulated", allowed=", ".join(_OPTIMIZERS))
+    return _OPTIMIZERS[word.lower()]
+
+
+def _recompute(ledger: Ledger) -> str | None:
+    value = ledger.flag("checkpoint_activations")
+    several = ledger.integer("checkpoint_num_layers", least=1)
+    if value and several is not None and several > 1:
+        ledger.note(f"{several} layers are recomputed together: the time is the same, the peak here is a layer's")
+    return None if value is None else "full" if value else "none"
+
+
+def _dropout(ledger: Ledger) -> float | None:
+    rates = [ledger.get(f"{part}_dropout") for part in ("hidden", "attention")]
+    given = [float(rate) for rate in rates if rate is not None]
+    if len({rate > 0 for rate in given}) > 1:
+        ledger.note("hidden_dropout and attention_dropout are simulated as one, the larger")
+    return max(given) if given else None
+
+
+def _software(ledger: Ledger) -> dict[str, Any] | None:
+    """Kernels of Megatron-LM v2, with the fusions that are asked for, and DeepSpeed's fused Adam."""
+    if "num_layers" not in ledger.data:
+        return None
+    if ledger.flag("te_fp8_format") or any(str(name).startswith("te_") for name in ledger.data):
+        ledger.note("te_*: modules of Transformer Engine are simulated as te")
+        return {"preset": "te", "optimizer": "fused"}
+    fused = ledger.flag("scaled_upper_triang_masked_softmax_fusion") or ledger.flag("scaled_masked_softmax_fusion")
+    scores = "megatron-2021" if fused else "eager"
+    return {"preset": "megatron-2023" if flash_attention(ledger) else scores, "optimizer": "fused"}
+
+
+def _zero(ledger: Ledger) -> dict[str, Any]:
+    block = ledger.data.get("zero_optimization")
+    stage = ledger.integer("zero_optimization.stage") if isinstance(block, dict) else ledger.integer("zero_stage")
+    if stage is None:
+        return {}
+    if stage > 3:
+        ledger.refuse("zero_optimization.stage", "is no ZeRO stage", allowed="0, 1, 2, 3")
+    if stage == 0:
+        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": _UNBUCKETED_MIB}
+    found: dict[str, Any] = {"parallel.data_parallel": f"zero{stage}"}
+    if isinstance(block, dict):
+        found["zero.overlap_comm"] = ledger.flag("zero_optimization.overlap_comm")
+        for name in ("reduce_bucket_size", *(() if stage == 3 else ("allgather_bucket_size",))):
+            found[f"zero.{name}"] = ledger.integer(f"zero_optimization.{name}", least=1)
+        if ledger.flag("zero_optimization.cpu_offload"):
+            found["zero.offload_optimizer"] = {"device": "cpu"}
+    return found

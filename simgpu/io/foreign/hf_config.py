@@ -1,0 +1,111 @@
+"""Hugging Face's ``config.json``: a model, and nothing about its training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.errors import Issue, ModelError, ScenarioError
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.json_file import read_json
+from simgpu.io.text_file import read_text
+
+KIND: Final = "hf-config"
+_TELLING: Final = ("model_type", "architectures", "bert_model_config", "num_hidden_layers", "ffn_embed_dim")
+_LIST: Final = "hf_config"
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a text describes a model, or is a list of such.
+
+    Examples
+    --------
+    >>> recognise(Path("config.json"), '{"model_type": "llama", "hidden_size": 64}')
+    True
+    """
+    if path.suffix.lower() != ".json" or not any(f'"{name}"' in text for name in (*_TELLING, _LIST)):
+        return False
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return any(f'"{name}"' in text for name in ("model_type", "architectures"))
+    if isinstance(data, list):
+        return bool(data) and isinstance(data[0], dict) and _LIST in data[0]
+    return isinstance(data, dict) and any(name in data for name in _TELLING)
+
+
+def read_hf_config(path: Path) -> Reading:
+    """Read a model's configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+        ``model`` is the absolute path: the scenario reads the file itself.
+
+    Raises
+    ------
+    ScenarioError
+        Naming the feature that is not modelled, or what is wrong with the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "config.json"
+    ...     _ = path.write_text('{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99,'
+    ...                         ' "num_attention_heads": 2, "intermediate_size": 128, "use_cache": true}')
+    ...     reading = read_hf_config(path)
+    >>> Path(reading.settings["model"]).name, reading.unknown
+    ('config.json', ())
+    """
+    from simgpu.workload.huggingface import model_from_huggingface
+
+    if read_text(path, str(path)).lstrip()[:1] == "[":
+        raise _refused(path, "holds many models; a run has one", fix="write the one that is meant to a config.json")
+    file = read_json(path)
+    try:
+        model_from_huggingface(file.data, name=path.stem)
+    except ModelError as error:
+        problems = [line.partition(": ")[2] or line for line in str(error).splitlines()]
+        raise ScenarioError([Issue(field="", problem=problem, file=path.name) for problem in problems]) from None
+    notes = []
+    if file.data.get("quantization_config") is not None:
+        notes.append("quantization_config is not simulated: weights and matrix products are in the formats of training")
+    if (file.data.get("num_nextn_predict_layers") or 0) > 0:
+        notes.append("num_nextn_predict_layers: multi-token-prediction layers are not built by Transformers, nor here")
+    used, idle = _account(file.data)
+    return Reading(
+        source=path.name, kind=KIND, settings={"model": str(path.absolute())}, used=used, idle=idle, notes=tuple(notes)
+    )
+
+
+_USED: Final = (
+    "model_type", "architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "hidden_act",
+    "attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "n_embd",
+    "n_head", "n_layer", "n_positions", "n_ctx", "n_inner", "activation_function", "num_local_experts", "num_experts",
+    "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "first_k_dense_replace",
+    "shared_expert_intermediate_size", "decoder_sparse_step", "mlp_only_layers", "moe_layer_freq", "q_lora_rank",
+    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "use_parallel_residual", "ffn_dim",
+    "enable_bias",
+    "word_embed_proj_dim", "do_layer_norm_before", "type_vocab_size", "num_labels", "id2label", "d_model", "d_kv",
+    "d_ff",
+    "num_layers", "num_heads", "num_decoder_layers", "feed_forward_proj", "image_size", "patch_size", "num_channels",
+    "depths",
+    "layer_type", "projection_dim", "vision_config", "text_config", "relative_attention_num_buckets",
+)  # fmt: skip
+"""Keys that decide the dimensions; the others are initialisation, generation of text, or numbers inside kernels."""
+
+
+def _account(data: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    used = tuple(name for name in data if name in _USED)
+    return used, tuple(name for name in data if name not in _USED)
+
+
+def _refused(path: Path, problem: str, *, fix: str) -> ScenarioError:
+    return ScenarioError([Issue(field="", problem=problem, fix=fix, file=path.name)])

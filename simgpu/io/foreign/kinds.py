@@ -1,0 +1,113 @@
+"""The kinds of configuration files that are read, and how each is recognised: one line per kind.
+
+Add one: a module with ``recognise(path, text) -> bool`` and ``read_<kind>(path) -> Reading``, and a line in ``KINDS``.
+The first that recognises a file reads it, so kinds with telling keys stand before those with common ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    gptneox,
+    hf_config,
+    launch_line,
+    llamafactory,
+    llm_foundry,
+    megatron_args,
+    megatron_runs,
+    megatron_yaml,
+    nanotron,
+    nemo,
+    oumi,
+    torchtitan,
+    torchtune,
+    trainer,
+)
+from simgpu.io.foreign.document import parse_document
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.text_file import read_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of file.
+
+    Parameters
+    ----------
+    name : str
+    recognise : callable
+        ``(path, text) -> bool``.
+    read : callable
+        ``(path) -> Reading``.
+    """
+
+    name: str
+    recognise: Callable[[Path, str], bool]
+    read: Callable[[Path], Reading]
+
+
+KINDS: Final = (
+    Kind(name=megatron_yaml.KIND, recognise=megatron_yaml.recognise, read=megatron_yaml.read_megatron_yaml),
+    Kind(name=nemo.KIND, recognise=nemo.recognise, read=nemo.read_nemo),
+    Kind(name=gptneox.KIND, recognise=gptneox.recognise, read=gptneox.read_gptneox),
+    Kind(name=megatron_runs.KIND, recognise=megatron_runs.recognise, read=megatron_runs.read_megatron_runs),
+    Kind(name=torchtitan.KIND, recognise=torchtitan.recognise, read=torchtitan.read_torchtitan),
+    Kind(name=nanotron.PICOTRON, recognise=nanotron.recognise_picotron, read=nanotron.read_picotron),
+    Kind(name=nanotron.NANOTRON, recognise=nanotron.recognise, read=nanotron.read_nanotron),
+    Kind(name=torchtune.KIND, recognise=torchtune.recognise, read=torchtune.read_torchtune),
+    Kind(name=llm_foundry.KIND, recognise=llm_foundry.recognise, read=llm_foundry.read_llm_foundry),
+    Kind(name=oumi.KIND, recognise=oumi.recognise, read=oumi.read_oumi),
+    Kind(name=axolotl.KIND, recognise=axolotl.recognise, read=axolotl.read_axolotl),
+    Kind(name=llamafactory.KIND, recognise=llamafactory.recognise, read=llamafactory.read_llamafactory),
+    Kind(name=accelerate.KIND, recognise=accelerate.recognise, read=accelerate.read_accelerate),
+    Kind(name=deepspeed.KIND, recognise=deepspeed.recognise, read=deepspeed.read_deepspeed),
+    Kind(name=hf_config.KIND, recognise=hf_config.recognise, read=hf_config.read_hf_config),
+    Kind(name=trainer.KIND, recognise=trainer.recognise, read=trainer.read_trainer),
+    Kind(name=megatron_args.KIND, recognise=megatron_args.recognise, read=megatron_args.read_megatron_args),
+    Kind(name=launch_line.KIND, recognise=launch_line.recognise, read=launch_line.read_launch_line),
+)
+
+
+def read_foreign(path: Path) -> Reading:
+    """Read a configuration file of whichever kind it is.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        When the file cannot be read, is of no known kind, or holds what cannot be simulated.
+
+    Examples
+    --------
+    >>> read_foreign(Path("absent.json"))
+    Traceback (most recent call last):
+        ...
+    simgpu.errors.ScenarioError: absent.json: cannot be read: No such file or directory
+    """
+    text = read_text(path, str(path))
+    for kind in KINDS:
+        if kind.recognise(path, text):
+            return kind.read(path)
+    if not text.strip():
+        raise ScenarioError([Issue(field="", problem="is empty", file=path.name)])
+    if text.lstrip()[:1] == "{" or path.suffix in (".json", ".yaml", ".yml"):
+        parse_document(text, path.name)  # says what is wrong with the text, if anything
+    allowed = ", ".join(kind.name for kind in KINDS)
+    raise ScenarioError(
+        [Issue(field="", problem="is no configuration of a known kind", allowed=allowed, file=path.name)]
+    )

@@ -1,0 +1,168 @@
+"""Launch lines: ``torchrun``, ``deepspeed``, ``accelerate launch``, ``python`` and others, alone or in a shell script.
+
+Nothing is run. Options: pytorch/pytorch ``torch/distributed/run.py``; deepspeedai/DeepSpeed
+``deepspeed/launcher/runner.py``; huggingface/accelerate ``src/accelerate/commands/launch.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line, taken_apart
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.nccl_environment import nccl_settings
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.shell import read_commands
+from simgpu.io.foreign.trainer import open_fields, trainer_settings
+from simgpu.io.text_file import read_text
+
+KIND: Final = "launch-line"
+_IDLE: Final = (
+    "launcher.master_*", "launcher.node_rank", "launcher.rdzv_*", "launcher.main_*", "launcher.machine_rank",
+    "launcher.standalone", "launcher.max_restarts", "launcher.log_dir", "launcher.tee", "launcher.role",
+    "launcher.monitor_interval", "launcher.start_method", "launcher.module", "launcher.m", "launcher.use_env",
+    "launcher.hostfile", "launcher.launcher", "launcher.ssh_port", "launcher.multi_gpu", "launcher.same_network",
+    "launcher.num_cpu_threads_per_process", "launcher.rdzv_conf", "launcher.deepspeed_hostfile",
+    "launcher.deepspeed_*", "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*",
+    "launcher.use_fsdp", "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python",
+    "launcher.gradient_clipping", "launcher.enable_cpu_affinity", "launcher.dynamo_*", "script", "env.*",
+    "launcher.redirects", "launcher.force_multi",
+)  # fmt: skip
+_PRECISIONS: Final = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a text has a launch line.
+
+    Examples
+    --------
+    >>> recognise(Path("run.sh"), "torchrun --nproc_per_node 8 train.py"), recognise(Path("x.sh"), "ls")
+    (True, False)
+    """
+    if path.suffix.lower() in (".json", ".yaml", ".yml", ".toml"):
+        return False
+    return any(taken_apart(command) is not None for command in read_commands(text))
+
+
+def read_launch_line(path: Path) -> Reading:
+    r"""Read the launch line of a shell script, and the Trainer arguments in it.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        Without a launch line, with several, or where a value would have to be run to be known.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "run.sh"
+    ...     _ = path.write_text("N=2\ntorchrun --nnodes=$N --nproc_per_node=8 train.py --bf16 True "
+    ...                         "--per_device_train_batch_size 4")
+    ...     reading = read_launch_line(path)
+    >>> reading.gpus, reading.settings["training.micro_batch_size"], reading.settings["training.precision"]
+    (16, 4, 'bf16')
+    """
+    line = find_launch_line(read_text(path, str(path)), path.name)
+    data = {
+        "launcher": dict(line.options),
+        "script": line.script,
+        "args": arguments_mapping(line.arguments),
+        "env": dict(line.environment),
+    }
+    ledger = Ledger(Document(source=path.name, data=data))
+    settings: dict[str, Any] = trainer_settings(ledger, "args.")
+    settings |= {name: value for name, value in _launched(ledger, line.launcher).items() if value is not None}
+    settings |= _environment(ledger)
+    gpus, nodes = _ranks(ledger, line.launcher)
+    settings["cluster.nodes"] = nodes
+    if line.launcher == "python" and gpus is not None and gpus > 1 and "parallel.data_parallel" not in settings:
+        settings["parallel.data_parallel"] = "dataparallel"
+        ledger.note("started with python alone: Transformers then joins the GPUs with torch.nn.DataParallel")
+    ledger.idle(*_IDLE)
+    if not settings.get("training.precision"):
+        return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields(ledger, "args."))
+    return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _ranks(ledger: Ledger, launcher: str) -> tuple[int | None, int | None]:
+    """Return GPUs in all and nodes, as far as the launcher's options say."""
+    visible = ledger.text("env.CUDA_VISIBLE_DEVICES")
+    listed = len(visible.split(",")) if visible and re.fullmatch(r"\d+(,\d+)*", visible.strip(",")) else None
+    if launcher in ("torchrun", "tune", "composer"):
+        nodes = ledger.text("launcher.nnodes")
+        if nodes and ":" in nodes:
+            low, _, high = nodes.partition(":")
+            if low != high:
+                ledger.refuse("launcher.nnodes", "is a range: the number of nodes must be given", fix=f"write {high}")
+            nodes = ledger.data["launcher"]["nnodes"] = low
+        per_node = ledger.text("launcher.nproc_per_node") or ledger.text("launcher.nproc")
+        count = ledger.integer("launcher.nnodes", least=1)
+        if per_node in ("gpu", "auto", None):
+            default = 1 if per_node is None and launcher == "torchrun" else listed
+            return (default and default * (count or 1)), count
+        key = "launcher.nproc_per_node" if "nproc_per_node" in ledger.data["launcher"] else "launcher.nproc"
+        return (ledger.integer(key, least=1) or 1) * (count or 1), count
+    if launcher == "deepspeed":
+        count = ledger.integer("launcher.num_nodes", least=-1)
+        each = ledger.integer("launcher.num_gpus", least=-1)
+        include = ledger.text("launcher.include") or ledger.text("launcher.i")
+        if include:
+            hosts = include.split("@")
+            if all(":" in host for host in hosts):
+                return sum(len(host.split(":")[1].split(",")) for host in hosts), len(hosts)
+        if each is not None and each > 0:
+            return each * max(1, count or 1), count if count and count > 0 else None
+        return (listed if not count or count < 2 else None), count if count and count > 0 else None
+    if launcher == "accelerate":
+        return ledger.integer("launcher.num_processes", least=1), ledger.integer("launcher.num_machines", least=1)
+    return listed, None
+
+
+def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
+    """Read what the launcher's options say beside the number of ranks."""
+    settings: dict[str, Any] = {}
+    if launcher == "accelerate":
+        settings["training.precision"] = ledger.choice("launcher.mixed_precision", _PRECISIONS)
+        settings["training.gradient_accumulation"] = ledger.integer("launcher.gradient_accumulation_steps", least=1)
+        for name in ("config_file", "deepspeed_config_file"):
+            named = ledger.text(f"launcher.{name}")
+            if named is not None:
+                ledger.open["accelerate_config_file" if name == "config_file" else name] = named
+        stage = ledger.integer("launcher.zero_stage")
+        if stage is not None:
+            settings["parallel.data_parallel"] = f"zero{stage}" if stage else "ddp"
+        for name in ("offload_optimizer", "offload_param"):
+            device = ledger.text(f"launcher.{name}_device")
+            if device and device.lower() != "none":
+                settings[f"zero.{name}"] = {"device": device.lower()}
+        if ledger.flag("launcher.use_fsdp"):
+            settings |= read_fsdp(ledger, "launcher")
+        elif ledger.flag("launcher.multi_gpu"):
+            settings["parallel.data_parallel"] = "ddp"
+    if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
+        ledger.open["config_file"] = ledger.data["script"]
+    if launcher == "tune":
+        named = ledger.text("args.config")
+        if named is not None:
+            ledger.open["config_file"] = named
+    return settings
+
+
+def _environment(ledger: Ledger) -> dict[str, Any]:
+    settings = nccl_settings(ledger, "env")
+    if ledger.flag("env.CUDA_LAUNCH_BLOCKING"):
+        settings["software"] = {"preset": "flash", "cuda_launch_blocking": True}
+    return settings

@@ -1,0 +1,229 @@
+"""Launch lines found in a shell script and taken apart: launcher, its options, the script and its arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.shell import Command, read_commands
+
+_WRAPPERS: Final = (
+    "nohup",
+    "time",
+    "env",
+    "exec",
+    "sudo",
+    "srun",
+    "mpirun",
+    "numactl",
+    "setsid",
+    "stdbuf",
+    "uv",
+    "run",
+)
+_PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "run", "composer": None, "swift": None}
+_FLAGS: Final = (
+    "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "debug", "standalone", "no_python",
+    "no_local_rank", "use_env", "same_network", "tpu", "mps", "quiet", "module", "m", "no_ssh", "autotuning",
+    "enable_cpu_affinity", "bind_cores_to_rank", "force_multi", "save_pid", "use_cpu",
+)  # fmt: skip
+_MULTI: Final = ("torchrun", "deepspeed", "accelerate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchLine:
+    """A launch line taken apart.
+
+    Parameters
+    ----------
+    launcher : str
+        ``torchrun``, ``deepspeed``, ``accelerate``, ``python``, ``llamafactory-cli``, ...
+    options : mapping
+        Of the launcher, dashes as underscores.
+    script : str
+    arguments : tuple of str
+        Of the script.
+    environment : mapping
+    """
+
+    launcher: str
+    options: Mapping[str, Any]
+    script: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def find_launch_line(text: str, source: str) -> LaunchLine:
+    """Return the one launch line of a text.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        Name of the file for messages.
+
+    Returns
+    -------
+    LaunchLine
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> find_launch_line("deepspeed --num_gpus=4 train.py --deepspeed ds.json", "run.sh").options
+    {'num_gpus': '4'}
+    """
+    found = [line for command in read_commands(text) if (line := taken_apart(command)) is not None]
+    lines = list({(line.launcher, line.script, line.arguments, str(line.options)): line for line in found}.values())
+    if not lines:
+        raise ScenarioError([Issue(field="", problem="has no launch line that is known", file=source)])
+    if len(lines) > 1:
+        scripts = ", ".join(f"{line.launcher} {Path(line.script).name}" for line in lines[:4])
+        problem = f"has {len(lines)} launch lines, of which one is meant: {scripts}"
+        raise ScenarioError([Issue(field="", problem=problem, fix="leave one in the file", file=source)])
+    return lines[0]
+
+
+def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return a script's arguments by name: ``--a-b 1``, ``--a_b=1``, ``--flag``, and ``key=value`` overrides.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+
+    Returns
+    -------
+    dict
+        Several values of one option are a list; a lone flag is True.
+
+    Examples
+    --------
+    >>> arguments_mapping(["--lr-max", "-1", "--bf16", "--m", "a", "b", "train.batch=2", "-p", "2"])
+    {'lr_max': '-1', 'bf16': True, 'm': ['a', 'b'], 'train': {'batch': '2'}, 'p': '2'}
+    """
+    result: dict[str, Any] = {}
+    position = 0
+    while position < len(arguments):
+        word = arguments[position]
+        position += 1
+        option = re.fullmatch(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", word, re.DOTALL)
+        if option:
+            name, value = option[1].replace("-", "_"), option[2]
+            values = []
+            while value is None and position < len(arguments) and not _is_option(arguments[position]):
+                values.append(arguments[position])
+                position += 1
+            result[name] = (
+                value if value is not None else True if not values else values[0] if len(values) == 1 else values
+            )
+        elif "=" in word:
+            _put(result, word.lstrip("+~").partition("="))
+    return result
+
+
+def _put(result: dict[str, Any], pair: tuple[str, str, str]) -> None:
+    *path, last = pair[0].split(".")
+    here = result
+    for part in path:
+        below = here.setdefault(part, {})
+        if not isinstance(below, dict):
+            return
+        here = below
+    here[last] = pair[2]
+
+
+def _is_option(word: str) -> bool:
+    return bool(re.match(r"--?[A-Za-z]", word)) or bool(re.match(r"[+~]?[A-Za-z_][\w.]*=", word))
+
+
+def taken_apart(command: Command) -> LaunchLine | None:
+    """Return a command as a launch line; None when it starts no training script that could be told.
+
+    Parameters
+    ----------
+    command : Command
+
+    Returns
+    -------
+    LaunchLine or None
+
+    Examples
+    --------
+    >>> command = Command(words=("nohup", "python", "-m", "torch.distributed.run", "t.py", "-x"), environment={})
+    >>> taken_apart(command).launcher, taken_apart(command).arguments
+    ('torchrun', ('-x',))
+    """
+    words = _unwrapped(list(command.words))
+    if not words:
+        return None
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    if re.fullmatch(r"python[\d.]*", program):
+        while rest and rest[0] in ("-u", "-O", "-B"):
+            rest = rest[1:]
+        if rest[:1] == ["-m"] and len(rest) > 1:
+            program, rest = _module(rest[1], rest[2:])
+        elif rest and rest[0].endswith(".py"):
+            program = "python"
+    if program in _PROGRAMS:
+        verb = _PROGRAMS[program]
+        if verb is not None and rest[:1] != [verb]:
+            return None
+        rest = rest[1:] if verb else rest
+    elif program == "accelerate":
+        if rest[:1] != ["launch"]:
+            return None
+        rest = rest[1:]
+    elif program not in (*_MULTI, "python"):
+        return None
+    options, rest = ({}, rest) if program == "python" else _options(rest)
+    if not rest:
+        return None
+    return LaunchLine(
+        launcher=program, options=options, script=rest[0], arguments=tuple(rest[1:]), environment=command.environment
+    )
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """Leave out ``srun``, ``nohup`` and the like, with their options, and assignments in front of a command."""
+    while words and (words[0].rsplit("/", 1)[-1] in _WRAPPERS or ("=" in words[0] and not words[0].startswith("-"))):
+        words = words[1:]
+        while words and words[0].startswith("-"):
+            words = words[1:]
+            while words and words[0].isdigit():
+                words = words[1:]
+    return words
+
+
+def _module(module: str, rest: list[str]) -> tuple[str, list[str]]:
+    """Return the launcher behind ``python -m``, and its words; a module that is none is a script."""
+    if module in ("torch.distributed.run", "torch.distributed.launch"):
+        return "torchrun", rest
+    if module.split(".")[0] == "deepspeed":
+        return "deepspeed", rest
+    if module.split(".")[0] == "accelerate":
+        return "accelerate", ["launch", *(rest[1:] if rest[:1] == ["launch"] else rest)]
+    return "python", [module, *rest]
+
+
+def _options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Read options up to the script."""
+    options: dict[str, Any] = {}
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        name, equals, value = words[position].lstrip("-").partition("=")
+        name = name.replace("-", "_")
+        position += 1
+        if equals:
+            options[name] = value
+        elif name in _FLAGS or position >= len(words) or words[position].startswith("-"):
+            options[name] = True
+        else:
+            options[name] = words[position]
+            position += 1
+    return options, words[position:]

@@ -1,0 +1,153 @@
+"""LLaMA-Factory's training YAML: Trainer arguments and its own; also the newer form with ``dist_config``.
+
+Names and defaults: hiyouga/LLaMA-Factory ``src/llamafactory/hparams/{data,finetuning,model}_args.py``; its Megatron
+backend takes Megatron-Core's names. It recomputes every block unless told not to
+(``model/model_utils/checkpointing.py``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import open_fields, trainer_settings
+
+KIND: Final = "llamafactory"
+_RANK: Final = 8  # default of lora_rank
+_IDLE: Final = (
+    "finetuning_type", "enable_thinking", "additional_target", "create_new_adapter", "adapter_name_or_path",
+    "model_class", "kernel_config*", "quant_config", "init_config*", "train_dataset", "sample_backend",
+    "max_new_tokens", "export_*", "use_packed_sequences", "disable_shuffling", "dist_config.dcp_path",
+    "bias_activation_fusion", "apply_rope_fusion", "masked_softmax_fusion", "cross_entropy_loss_fusion",
+    "moe_grouped_gemm", "mixed_precision", "moe_token_dispatcher_type", "recompute_method", "galore_*", "badam_*",
+    "apollo_*", "upcast_layernorm", "resize_vocab", "double_quantization", "quantization_method",
+    "quantization_type", "use_unsloth_gc", "lora_alpha", "pref_*", "rlhf*", "freeze_extra_modules",
+    "freeze_trainable_modules", "mask_history", "neat_packing", "packing", "image_*", "video_*", "crop_to_image",
+    "freeze_vision_tower", "freeze_multi_modal_projector", "dist_config.ep_dispatcher",
+    "megatron_pretrained_checkpoint", "swanlab_*", "use_swanlab", "plot_loss", "extra_config", "ref_model*",
+    "reward_model*",
+)  # fmt: skip
+_MEGATRON: Final = {
+    "tensor_model_parallel_size": "parallel.tp",
+    "pipeline_model_parallel_size": "parallel.pp",
+    "virtual_pipeline_model_parallel_size": "parallel.virtual_stages",
+    "context_parallel_size": "parallel.cp",
+    "expert_model_parallel_size": "parallel.ep",
+}
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file is one of LLaMA-Factory's.
+
+    Examples
+    --------
+    >>> recognise(Path("sft.yaml"), "stage: sft\nfinetuning_type: lora\ncutoff_len: 2048")
+    True
+    """
+    data = mapping_of(text)
+    return data is not None and any(name in data for name in ("finetuning_type", "cutoff_len", "dist_config"))
+
+
+def read_llamafactory(path: Path) -> Reading:
+    r"""Read a LLaMA-Factory configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        For fine-tuning that is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sft.yaml"
+    ...     _ = path.write_text("finetuning_type: lora\nlora_target: all\ncutoff_len: 1024\nbf16: true")
+    ...     fields = read_llamafactory(path).settings
+    >>> fields["training.lora"], fields["training.recompute"]
+    ({'rank': 8, 'targets': ['all-linear']}, 'full')
+    """
+    ledger = Ledger(read_document(path))
+    method = (ledger.text("finetuning_type") or "lora" if "dist_config" not in ledger.data else "full").lower()
+    if method not in ("full", "lora", "freeze"):
+        ledger.refuse("finetuning_type", "is not simulated", allowed="full, lora, freeze")
+    stage = (ledger.text("stage") or "sft").lower()
+    if stage not in ("pt", "sft"):
+        ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
+    settings = trainer_settings(ledger)
+    if method == "lora":
+        settings.setdefault("training.lora", {"rank": _RANK, "targets": ["all-linear"]})
+    elif method == "full":
+        settings.pop("training.lora", None)
+    elif method == "freeze":
+        ledger.refuse("finetuning_type", "freezes all but the last layers; say which", fix="--set training.frozen=0.9")
+    settings["training.recompute"] = _recompute(ledger)
+    settings |= _pure(ledger)
+    if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
+        ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
+    if ledger.flag("use_unsloth"):
+        ledger.note("use_unsloth: its kernels are not simulated")
+    if any(name in ledger.data for name in _MEGATRON):
+        settings |= _megatron(ledger)
+    if "dist_config" in ledger.data:
+        settings |= _version_one(ledger)
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, open_fields=open_fields(ledger))
+
+
+def _recompute(ledger: Ledger) -> str:
+    off = ledger.flag("disable_gradient_checkpointing")
+    given = ledger.flag("gradient_checkpointing")
+    if given is not None:
+        return "full" if given else "none"
+    return "none" if off or "dist_config" in ledger.data else "full"
+
+
+def _pure(ledger: Ledger) -> dict[str, Any]:
+    if not ledger.flag("pure_bf16"):
+        return {}
+    ledger.note("pure_bf16: the moments are in bf16 there and in fp32 here, 4 bytes a parameter more")
+    return {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
+
+
+def _megatron(ledger: Ledger) -> dict[str, Any]:
+    """Read the options of its Megatron backends, which are Megatron-Core's."""
+    settings: dict[str, Any] = {field: ledger.integer(name, least=1) for name, field in _MEGATRON.items()}
+    settings["parallel.sequence_parallel"] = ledger.flag("sequence_parallel")
+    if ledger.flag("use_distributed_optimizer"):
+        settings["parallel.data_parallel"] = "distributed_optimizer"
+        for name in ("overlap_grad_reduce", "overlap_param_gather"):
+            settings[f"distributed_optimizer.{name}"] = ledger.flag(name)
+    granularity = ledger.choice("recompute_granularity", {"full": "full", "selective": "selective"})
+    settings["training.recompute"] = granularity or "none"
+    settings["training.recompute_layers"] = ledger.integer("recompute_num_layers") if granularity == "full" else None
+    return settings | {"software": "te"}
+
+
+def _version_one(ledger: Ledger) -> dict[str, Any]:
+    """Read the newer form: ``model``, ``micro_batch_size`` and a ``dist_config`` by name."""
+    name = (ledger.text("dist_config.name") or "ddp").lower()
+    if name not in ("ddp", "fsdp2", "fsdpturbo", "deepspeed"):
+        ledger.refuse("dist_config.name", "is not simulated", allowed="ddp, fsdp2, deepspeed")
+    if name == "deepspeed":
+        ledger.open["deepspeed_config_file"] = ledger.text("dist_config.config_file") or "of dist_config"
+    total = ledger.integer("global_batch_size", least=1)
+    return {
+        "model": ledger.text("model"),
+        "training.micro_batch_size": ledger.integer("micro_batch_size", least=1),
+        "training.global_batch_size": total,
+        "training.lora": None,
+        "parallel.data_parallel": {"ddp": "ddp", "deepspeed": None}.get(name, "fsdp"),
+        "parallel.ep": ledger.integer("dist_config.ep_size", least=1),
+        "parallel.cp": ledger.integer("cp_size", least=1) or ledger.integer("dist_config.cp_size", least=1),
+    }

@@ -1,0 +1,142 @@
+"""MosaicML llm-foundry's training YAML, run by Composer.
+
+Names and defaults: mosaicml/llm-foundry ``scripts/train/yamls``, ``llmfoundry/models/mpt/configuration_mpt.py``;
+mosaicml/composer ``composer/utils/parallelism.py`` (FSDPConfig).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_document
+from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+
+KIND: Final = "llm-foundry"
+_PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32", "amp_fp8": "fp8"}
+_OPTIMIZERS: Final = {
+    "decoupled_adamw": "adamw", "decoupled_lionw": "sgd", "adalr_lion": "sgd", "clip_lion": "sgd",
+    "decoupled_lionw_8b": "adam8bit", "adamw": "adamw", "no_op": "none",
+}  # fmt: skip
+_IDLE: Final = (
+    "variables*", "run_name", "tokenizer*", "train_loader.*", "eval_loader*", "scheduler*", "algorithms*",
+    "max_duration", "eval_*", "seed", "device_eval_batch_size", "device_eval_microbatch_size", "progress_bar",
+    "log_*", "console_*", "callbacks*", "loggers*", "save_*", "load_*", "dist_timeout", "autoresume",
+    "python_log_level", "icl_*", "model.init_device", "model.init_config*", "model.resid_pdrop", "model.emb_pdrop",
+    "model.fc_type", "model.pretrained", "model.loss_fn", "model.attn_config.attn_pdrop", "model.attn_config.rope*",
+    "model.attn_config.alibi_bias_max", "optimizer.*", "fsdp_config.verbose", "fsdp_config.flatten_parameters",
+    "fsdp_config.state_dict_type", "fsdp_config.activation_checkpointing_reentrant", "fsdp_config.load_*",
+    "fsdp_config.use_orig_params", "fsdp_config.sync_module_states", "model.verbose", "global_seed", "data_*",
+    "model.max_seq_len", "fsdp_config.keep_low_precision_grads", "model.use_pad_tok_in_ffn", "expandable_segments",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file is one of llm-foundry's.
+
+    Examples
+    --------
+    >>> recognise(Path("mpt.yaml"), "max_seq_len: 2048\nglobal_train_batch_size: 1024")
+    True
+    """
+    data = mapping_of(text)
+    return data is not None and "global_train_batch_size" in data
+
+
+def read_llm_foundry(path: Path) -> Reading:
+    """Read an llm-foundry configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+    """
+    document = read_document(path)
+    ledger = Ledger(Document(source=document.source, data=interpolate(document.data), lines=document.lines))
+    optimizer = ledger.choice("optimizer.name", _OPTIMIZERS)
+    settings: dict[str, Any] = {
+        "model": _model(ledger),
+        "training.sequence_length": ledger.integer("max_seq_len", least=1),
+        "training.micro_batch_size": ledger.integer("device_train_microbatch_size", least=1),
+        "training.global_batch_size": ledger.integer("global_train_batch_size", least=1),
+        "training.gradient_accumulation": ledger.integer("device_train_grad_accum", least=1),
+        "training.precision": ledger.choice("precision", _PRECISIONS),
+        "training.optimizer": optimizer,
+        "software": _software(ledger, optimizer),
+    }
+    if ledger.raw("optimizer.name") is not None and "lion" in str(ledger.raw("optimizer.name")):
+        ledger.note("the Lion optimizer is priced as one that keeps as many moments")
+    settings |= _sharding(ledger)
+    if ledger.get("compile_config") is not None:
+        settings["software"] = "compile"
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings)
+
+
+def _sharding(ledger: Ledger) -> dict[str, Any]:
+    if not isinstance(ledger.raw("fsdp_config"), dict):
+        return {"parallel.data_parallel": "ddp"}
+    settings = read_fsdp(ledger, "fsdp_config")
+    if settings["parallel.data_parallel"] == "fsdp1" and ledger.raw("fsdp_config.backward_prefetch") is None:
+        settings["fsdp.backward_prefetch"] = "backward_post"  # Composer's default
+    settings["training.recompute"] = "full" if ledger.flag("fsdp_config.activation_checkpointing") else "none"
+    if ledger.flag("fsdp_config.activation_cpu_offload"):
+        ledger.note("fsdp_config.activation_cpu_offload is not simulated: activations stay on the GPU")
+    words = {"pure": "bf16", "default": "fp32", "full": None}
+    mode = ledger.choice("fsdp_config.mixed_precision", words)
+    settings["training.reduce_dtype"] = mode if ledger.raw("precision") == "amp_bf16" else None
+    return settings
+
+
+def _software(ledger: Ledger, optimizer: str | None) -> Any:
+    kernel = ledger.choice(
+        "model.attn_config.attn_impl", {"flash": "flash", "triton": "composer-2023", "torch": "eager", "flex": "flash"}
+    )
+    if kernel == "flash" and optimizer is not None:
+        return {"preset": "flash", "optimizer": "for_loop"}  # Composer's optimizers update tensor by tensor
+    return kernel
+
+
+def _model(ledger: Ledger) -> Any:
+    name = ledger.text("model.name")
+    if name != "mpt_causal_lm":
+        hub = ledger.text("model.pretrained_model_name_or_path")
+        if hub is None:
+            ledger.refuse("model.name", "is not described by the file", allowed="mpt_causal_lm, hf_causal_lm")
+        return hub
+    hidden = ledger.integer("model.d_model", least=1)
+    ratio = ledger.number("model.expansion_ratio") or 4
+    biased = not ledger.flag("model.no_bias")
+    positions = "learned"
+    if ledger.flag("model.attn_config.rope"):
+        positions = "rope"
+    elif ledger.flag("model.attn_config.alibi") or ledger.flag("model.learned_pos_emb") is False:
+        positions = "rope"
+        ledger.note("ALiBi is simulated as rotary positions: neither has a table, and both are one pass")
+    kv = {"multiquery_attention": 1}.get(str(ledger.get("model.attn_config.attn_type") or ""))
+    model = {
+        "layers": ledger.integer("model.n_layers", least=1),
+        "hidden": hidden,
+        "heads": ledger.integer("model.n_heads", least=1),
+        "kv_heads": ledger.integer("model.attn_config.kv_n_heads", least=1) or kv,
+        "ffn": round(ratio * hidden) if hidden else None,
+        "vocab": ledger.integer("model.vocab_size", least=1),
+        "positions": positions,
+        "max_positions": ledger.integer("max_seq_len", least=1) if positions == "learned" else None,
+        "norm": "rmsnorm" if "rms" in str(ledger.get("model.norm_type") or "") else "layernorm",
+        "mlp": "swiglu" if "glu" in str(ledger.get("model.ffn_config.ffn_type") or "") else "gelu",
+        "qkv_bias": biased,
+        "output_bias": biased,
+        "mlp_bias": biased,
+        "tied_embeddings": ledger.flag("model.tie_word_embeddings") is not False,
+    }
+    return {field: value for field, value in model.items() if value is not None and value is not False}

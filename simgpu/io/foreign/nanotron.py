@@ -1,0 +1,194 @@
+"""Nanotron's training YAML, and picotron's JSON.
+
+Names: huggingface/nanotron ``src/nanotron/config/{config,models_config,parallelism_config}.py``; huggingface/picotron
+``create_config.py``, ``train.py``. Both keep weights in bf16; nanotron adds gradients up in fp32 and keeps masters in
+fp32.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import DTYPES
+
+NANOTRON: Final = "nanotron"
+PICOTRON: Final = "picotron"
+_ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
+_IDLE: Final = (
+    "checkpoints*", "data*", "general*", "logging*", "lighteval*", "metrics_logging*", "profiler*", "s3_upload*",
+    "tokenizer*", "doremi*", "model.init_method*", "model.make_vocab_size_divisible_by", "optimizer.learning_rate*",
+    "optimizer.optimizer_factory.*", "optimizer.adam_*", "optimizer.clip_grad", "optimizer.weight_decay*",
+    "optimizer.torch_adam_is_fused", "tokens.limit_*", "tokens.train_steps", "tokens.val_check_interval",
+    "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather", "model.model_config.*",
+)  # fmt: skip
+_PICO_IDLE: Final = (
+    "dataset*", "checkpoint*", "logging*", "environment*", "training.seed", "training.learning_rate",
+    "training.total_train_steps", "training.num_samples", "training.max_tokens", "distributed.backend",
+    "model.use_fused_adam",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file is nanotron's.
+
+    Examples
+    --------
+    >>> recognise(Path("n.yaml"), "parallelism: {dp: 2}\ntokens: {micro_batch_size: 1}")
+    True
+    """
+    data = mapping_of(text)
+    return data is not None and "parallelism" in data and "tokens" in data
+
+
+def recognise_picotron(path: Path, text: str) -> bool:
+    """Return whether a file is picotron's.
+
+    Examples
+    --------
+    >>> recognise_picotron(Path("p.json"), '{"distributed": {"tp_size": 1}, "training": {}}')
+    True
+    """
+    data = mapping_of(text)
+    block = (data or {}).get("distributed")
+    return isinstance(block, dict) and "tp_size" in block
+
+
+def read_nanotron(path: Path) -> Reading:
+    """Read a nanotron configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+    """
+    ledger = Ledger(read_document(path))
+    axes = {axis: ledger.integer(f"parallelism.{axis}", least=1) or 1 for axis in ("dp", "pp", "tp")}
+    axes["cp"] = ledger.integer("parallelism.context_parallel_size", least=1) or 1
+    precision = ledger.choice("model.dtype", DTYPES) or "bf16"
+    wide = ledger.flag("optimizer.accumulate_grad_in_fp32") is not False
+    kept = "fp32" if wide else precision
+    settings: dict[str, Any] = {
+        "model": _nanotron_model(ledger),
+        "training.sequence_length": ledger.integer("tokens.sequence_length", least=1),
+        "training.micro_batch_size": ledger.integer("tokens.micro_batch_size", least=1),
+        "training.gradient_accumulation": ledger.integer("tokens.batch_accumulation_per_replica", least=1),
+        "training.precision": precision,
+        "training.param_dtype": precision,
+        "training.grad_dtype": kept,
+        "training.reduce_dtype": kept,
+        "training.master_dtype": "fp32" if wide and precision != "fp32" else "none",
+        "training.optimizer": _nanotron_optimizer(ledger),
+        "training.recompute": "full" if ledger.flag("parallelism.recompute_layer") else "none",
+        **{f"parallel.{axis}": degree for axis, degree in axes.items() if axis != "dp"},
+        "parallel.ep": ledger.integer("parallelism.expert_parallel_size", least=1),
+        "parallel.schedule": ledger.choice("parallelism.pp_engine", _ENGINES),
+        "parallel.sequence_parallel": (ledger.text("parallelism.tp_mode") or "").upper() == "REDUCE_SCATTER",
+        "software": {"preset": "flash", "optimizer": "fused"},
+    }
+    stage = ledger.integer("optimizer.zero_stage") or 0
+    if stage:
+        settings["parallel.data_parallel"] = "distributed_optimizer"
+        ledger.note("zero_stage 1 of nanotron is simulated as Megatron's distributed optimizer without overlap")
+    elif axes["dp"] * axes["cp"] > 1:
+        settings["parallel.data_parallel"] = "ddp"
+        settings["ddp.bucket_cap_mb"] = ledger.integer("model.ddp_bucket_cap_mb", least=1)
+    ledger.integer("model.ddp_bucket_cap_mb")
+    ledger.idle(*_IDLE)
+    gpus = axes["dp"] * axes["pp"] * axes["tp"] * axes["cp"]
+    return ledger.reading(NANOTRON, settings, gpus=gpus)
+
+
+def _nanotron_optimizer(ledger: Ledger) -> str:
+    name = ledger.text("optimizer.optimizer_factory.name") or "adamW"
+    kinds = {"adamw": "adamw", "adam": "adamw", "sgd": "sgd"}
+    if name.lower() not in kinds:
+        ledger.refuse("optimizer.optimizer_factory.name", "is no optimizer that is simulated", allowed="adamW, sgd")
+    return kinds[name.lower()]
+
+
+def _nanotron_model(ledger: Ledger) -> dict[str, Any]:
+    at = "model.model_config"
+    kinds = [name for name in ("is_llama_config", "is_qwen2_config") if ledger.flag(f"{at}.{name}")]
+    if not kinds:
+        ledger.refuse(at, "is of a kind that is not read", allowed="is_llama_config, is_qwen2_config")
+    if isinstance(ledger.raw(f"{at}.moe_config"), dict):
+        ledger.refuse(f"{at}.moe_config", "is not read: give the model by --model", fix="--model PATH of a config.json")
+    heads = ledger.integer(f"{at}.num_attention_heads", least=1)
+    act = ledger.choice(f"{at}.hidden_act", {"silu": "swiglu", "gelu": "geglu", "gelu_pytorch_tanh": "geglu"})
+    bias = ledger.flag(f"{at}.attention_bias") or False
+    window = ledger.integer(f"{at}.sliding_window_size", least=1)
+    model = {
+        "layers": ledger.integer(f"{at}.num_hidden_layers", least=1),
+        "hidden": ledger.integer(f"{at}.hidden_size", least=1),
+        "heads": heads,
+        "kv_heads": ledger.integer(f"{at}.num_key_value_heads", least=1) or heads,
+        "ffn": ledger.integer(f"{at}.intermediate_size", least=1),
+        "vocab": ledger.integer(f"{at}.vocab_size", least=1),
+        "mlp": act or "swiglu",
+        "qkv_bias": bias,
+        "tied_embeddings": ledger.flag(f"{at}.tie_word_embeddings") or False,
+        "sliding_window": window,
+    }
+    return {field: value for field, value in model.items() if value is not None and value is not False}
+
+
+def read_picotron(path: Path) -> Reading:
+    """Read a picotron configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+    """
+    ledger = Ledger(read_document(path))
+    if ledger.flag("distributed.use_cpu"):
+        ledger.refuse("distributed.use_cpu", "asks for a run without GPUs", allowed="false")
+    axes = {axis: ledger.integer(f"distributed.{axis}_size", least=1) or 1 for axis in ("dp", "pp", "cp", "tp")}
+    precision = ledger.choice("model.dtype", DTYPES) or "bf16"
+    changed = {
+        field: ledger.integer(f"model.{key}", least=1)
+        for key, field in (
+            ("num_hidden_layers", "layers"),
+            ("num_attention_heads", "heads"),
+            ("num_key_value_heads", "kv_heads"),
+        )
+    }
+    fused = ledger.flag("model.use_fused_adam")
+    flash = ledger.flag("model.use_flash_attention") is not False
+    settings: dict[str, Any] = {
+        "model": ledger.text("model.name"),
+        **{f"model.{field}": value for field, value in changed.items()},
+        "training.sequence_length": ledger.integer("training.seq_length", least=1),
+        "training.micro_batch_size": ledger.integer("training.micro_batch_size", least=1),
+        "training.gradient_accumulation": ledger.integer("training.gradient_accumulation_steps", least=1),
+        "training.precision": precision,
+        "training.param_dtype": precision,
+        "training.grad_dtype": "fp32",
+        "training.reduce_dtype": "fp32",
+        "training.master_dtype": "none",
+        **{f"parallel.{axis}": degree for axis, degree in axes.items() if axis != "dp"},
+        "parallel.schedule": ledger.choice("distributed.pp_engine", _ENGINES),
+        "parallel.data_parallel": "ddp" if axes["dp"] * axes["cp"] > 1 else None,
+        "software": {"preset": "flash" if flash else "eager", "optimizer": "fused" if fused else "foreach"},
+    }
+    ledger.idle(*_PICO_IDLE)
+    gpus = axes["dp"] * axes["pp"] * axes["cp"] * axes["tp"]
+    return ledger.reading(PICOTRON, settings, gpus=gpus)

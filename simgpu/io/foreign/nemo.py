@@ -1,0 +1,261 @@
+"""NeMo's training recipes: Megatron under PyTorch Lightning, in Hydra's YAML.
+
+Names and defaults: NVIDIA/NeMo examples/nlp/language_modeling/conf/megatron_gpt_config.yaml and
+nemo/collections/nlp/models/language_modeling/megatron_gpt_model.py; NVIDIA/NeMo-Framework-Launcher conf/training.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import Document, mapping_of, read_document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.megatron_arguments import MegatronArguments
+from simgpu.io.foreign.megatron_run import megatron_settings
+from simgpu.io.foreign.reading import Reading
+
+KIND: Final = "nemo"
+_RENAMED: Final = {
+    "num-layers-per-virtual-pipeline-stage": "",
+    "num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size",
+    "recompute-granularity": "activations_checkpoint_granularity", "recompute-method": "activations_checkpoint_method",
+    "recompute-num-layers": "activations_checkpoint_num_layers", "num-experts": "num_moe_experts",
+    "max-position-embeddings": "max_position_embeddings",
+    "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
+    "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage", "tp-comm-overlap": "ub_tp_comm_overlap",
+    "tokenizer-type": "tokenizer.type", "tokenizer-model": "tokenizer.model", "vocab-file": "tokenizer.vocab_file",
+}  # fmt: skip
+"""Keys of the block ``model`` for Megatron's arguments whose names are not the same."""
+_SAME: Final = (
+    "num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups", "kv-channels",
+    "encoder-seq-length", "micro-batch-size", "global-batch-size", "rampup-batch-size", "tensor-model-parallel-size",
+    "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size",
+    "expert-tensor-parallel-size",
+    "sequence-parallel", "use-tp-pp-dp-mapping", "hidden-dropout", "attention-dropout", "normalization",
+    "position-embedding-type", "make-vocab-size-divisible-by", "moe-router-topk", "moe-ffn-hidden-size",
+    "moe-shared-expert-intermediate-size", "moe-expert-capacity-factor", "moe-token-dispatcher-type", "window-size",
+    "multi-latent-attention", "cpu-offloading", "use-flash-attention", "mtp-num-layers", "openai-gelu",
+    "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "qk-layernorm",
+)  # fmt: skip
+_GATED: Final = {
+    **dict.fromkeys(("swiglu", "fast-swiglu"), "swiglu"), **dict.fromkeys(("geglu", "fast-geglu"), "geglu"),
+    **dict.fromkeys(("squared-relu", "relu"), "squared-relu"), **dict.fromkeys(("reglu", "fast-reglu"), "swiglu"),
+    "gelu": "",
+}  # fmt: skip
+_SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
+_PRECISIONS: Final = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16", "32": "", "32-true": ""}
+_IDLE: Final = (
+    "run", "exp_manager", "hydra", "defaults", "name", "restore_from_path", "s3_checkpointing", "trainer", "inference",
+    "model.data", "model.tokenizer", "model.optim", "model.nsys_profile", "model.init_method_std",
+    "model.use_scaled_init_method",
+    "model.ffn_dropout", "model.apply_query_key_layer_scaling", "model.layernorm_epsilon",
+    "model.do_layer_norm_weight_decay",
+    "model.pre_process", "model.post_process", "model.persist_layer_norm", "model.headscale", "model.openai_gelu",
+    "model.normalize_attention_scores", "model.rotary_*", "model.attention_type", "model.native_amp_*",
+    "model.hysteresis",
+    "model.fp16_lm_cross_entropy", "model.grad_allreduce_chunk_size_mb", "model.grad_div_ar_fusion", "model.*_fusion",
+    "model.seed", "model.resume_from_checkpoint", "model.use_cpu_initialization", "model.onnx_safe", "model.apex_*",
+    "model.gradient_as_bucket_view", "model.sync_batch_comm", "model.fp8_*", "model.reduce_amax", "model.use_emha",
+    "model.ub_tp_comm_overlap_cfg", "model.batch_p2p_comm", "model.gc_interval", "model.mcore_gpt",
+    "model.mcore_customization_config",
+    "model.deterministic_mode", "model.seq_len_interpolation_factor", "model.get_attention_mask_from_fusion",
+    "model.name",
+    "model.precision", "model.dist_ckpt_*", "model.fsdp_*", "model.activations_checkpoint_*", "model.nccl_*",
+    "model.num_micro_batches_with_partial_activation_checkpoints", "model.validation_*", "model.enable_megatron_timers",
+    "model.megatron_timer_kwargs", "model.sharp", "model.cpu_offloading_*", "model.bert_binary_head",
+    "model.use_te_rng_tracker",
+    "model.tp_comm_overlap_*", "model.moe_*", "model.max_position_embeddings", "model.scale_positional_embedding",
+    "model.peft",
+    "model.answer_only_loss", "model.wgrad_deferral_limit", "model.rope_*", "model.reset_*", "model.custom",
+    "model.use_flash_attention",
+    "model.cpu_offloading",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a text is a recipe of NeMo.
+
+    Examples
+    --------
+    >>> recognise(Path("gpt3.yaml"), "trainer: {devices: 8}\nmodel: {tensor_model_parallel_size: 2}")
+    True
+    """
+    if "tensor_model_parallel_size" not in text and "mcore_gpt" not in text:
+        return False
+    data = mapping_of(text)
+    return data is not None and isinstance(data.get("model"), Mapping) and "trainer" in data
+
+
+def read_nemo(path: Path) -> Reading:
+    r"""Read a recipe.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        When Megatron refuses the recipe, or it asks for what is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "gpt.yaml"
+    ...     _ = path.write_text("trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n  num_layers: 12\n"
+    ...                         "  hidden_size: 768\n  num_attention_heads: 12\n  micro_batch_size: 4\n"
+    ...                         "  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n  encoder_seq_length: 2048\n")
+    ...     reading = read_nemo(path)
+    >>> reading.gpus, reading.settings["model"]["ffn"]
+    (16, 3072)
+    """
+    document = read_document(path)
+    data = resolve(document.data)
+    ledger = Ledger(Document(source=document.source, data=data, lines=document.lines))
+    arguments = _arguments(ledger)
+    bert = "bert" in str(data.get("name", "")).lower() or "masked_lm_prob" in (data["model"].get("data") or {})
+    _refuse(ledger)
+    settings = megatron_settings(arguments, bert=bert)
+    settings |= _fsdp(ledger)
+    if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
+        settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16"}
+    if ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16"):
+        settings |= {"training.param_dtype": "fp32", "training.master_dtype": None, "training.grad_dtype": "fp32"}
+    for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection"):
+        if ledger.flag(f"model.{name}"):
+            ledger.note(f"model.{name} is not simulated")
+    nodes, each = ledger.integer("trainer.num_nodes", least=1), ledger.integer("trainer.devices", least=-1)
+    gpus = each * (nodes or 1) if each is not None and each > 0 else None
+    settings["cluster.nodes"] = nodes
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def resolve(data: dict[str, Any]) -> dict[str, Any]:
+    """Put values in the place of ``${.key}``, ``${training.model.key}`` and ``${multiply:a, b}``.
+
+    Parameters
+    ----------
+    data : dict
+
+    Returns
+    -------
+    dict
+        What cannot be resolved stays as it is written.
+
+    Examples
+    --------
+    >>> resolve({"model": {"h": 768, "f": "${multiply:4, ${.h}}", "p": "${dir}/x"}})["model"]
+    {'h': 768, 'f': 3072, 'p': '${dir}/x'}
+    """
+
+    def walk(value: Any, siblings: Mapping[str, Any]) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(inner, value) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [walk(inner, siblings) for inner in value]
+        return _value(value, siblings, data) if isinstance(value, str) and "${" in value else value
+
+    result: dict[str, Any] = walk(data, data)
+    return result
+
+
+def _value(text: str, siblings: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
+    def name(match: re.Match[str]) -> str:
+        words = match[1]
+        if words.startswith("."):
+            found = siblings.get(words[1:])
+        else:
+            found = root
+            for part in words.removeprefix("training.").split("."):
+                found = found.get(part) if isinstance(found, Mapping) else None
+        if isinstance(found, str) and "${" in found and depth < 4:
+            found = _value(found, siblings, root, depth + 1)
+        return match[0] if found is None or isinstance(found, (dict, list)) else str(found)
+
+    plain = re.sub(r"\$\{(\.?[\w.]+)\}", name, text)
+    product = re.fullmatch(r"\$\{multiply:([\d.,\s]+)\}", plain)
+    if product:
+        number = math.prod(float(part) for part in product[1].split(","))
+        return int(number) if number == int(number) else number
+    return int(plain) if re.fullmatch(r"\d+", plain) else plain
+
+
+def _arguments(ledger: Ledger) -> MegatronArguments:
+    """Give NeMo's keys Megatron's names."""
+    keys = {name: f"model.{name.replace('-', '_')}" for name in _SAME}
+    keys |= {name: f"model.{key}" for name, key in _RENAMED.items() if key}
+    values: dict[str, Any] = {}
+
+    def switch(name: str, key: str, value: Any) -> None:
+        keys[name], values[name] = f"model.{key}", value
+
+    activation = (ledger.text("model.activation") or "gelu").lower()
+    if activation not in _GATED:
+        ledger.refuse("model.activation", "is not simulated", allowed=", ".join(_GATED))
+    if _GATED[activation]:
+        switch(_GATED[activation], "activation", True)
+    if "reglu" in activation:
+        ledger.note("model.activation reglu is simulated as swiglu, which has the same matrices")
+    switch("disable-bias-linear", "bias", ledger.flag("model.bias") is False)
+    untied = ledger.flag("model.share_embeddings_and_output_weights") is False
+    switch("untie-embeddings-and-output-weights", "share_embeddings_and_output_weights", untied)
+    switch("no-overlap-p2p-communication", "overlap_p2p_comm", not ledger.flag("model.overlap_p2p_comm"))
+    switch("group-query-attention", "num_query_groups", ledger.get("model.num_query_groups") is not None)
+    fp8 = ledger.flag("model.fp8")
+    switch("fp8-format", "fp8", "hybrid" if fp8 else None)
+    switch(
+        "transformer-impl",
+        "transformer_engine",
+        "transformer_engine" if ledger.flag("model.transformer_engine") else "local",
+    )
+    if not ledger.flag("model.transformer_engine") and ledger.flag("model.use_flash_attention"):
+        switch("use-flash-attn", "use_flash_attention", True)
+    word = str(ledger.get("trainer.precision") or ledger.get("model.precision") or "32").lower()
+    if word not in _PRECISIONS:
+        ledger.refuse("trainer.precision", "is not simulated", allowed=", ".join(_PRECISIONS))
+    if _PRECISIONS[word]:
+        keys[_PRECISIONS[word]], values[_PRECISIONS[word]] = "trainer.precision", True
+    optimizer = ledger.text("model.optim.name") or "fused_adam"
+    if optimizer in _SHARDED:
+        switch("use-distributed-optimizer", "optim.name", True)
+        switch("overlap-grad-reduce", "optim.overlap_grad_sync", ledger.flag("model.optim.overlap_grad_sync") or False)
+        switch(
+            "overlap-param-gather", "optim.overlap_param_sync", ledger.flag("model.optim.overlap_param_sync") or False
+        )
+    elif "adam" not in optimizer:
+        ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*_SHARDED, "fused_adam")))
+    if ledger.flag("model.enable_cuda_graph"):
+        switch("enable-cuda-graph", "enable_cuda_graph", True)
+    return MegatronArguments(ledger, keys, values)
+
+
+def _refuse(ledger: Ledger) -> None:
+    if ledger.text("model.transformer_block_type") not in (None, "pre_ln"):
+        ledger.refuse("model.transformer_block_type", "is not simulated", allowed="pre_ln")
+    if any(key in ledger.data["model"] for key in ("mm_cfg", "vision_encoder")):
+        ledger.refuse("model.mm_cfg", "is not simulated: a vision tower beside the language model")
+
+
+def _fsdp(ledger: Ledger) -> dict[str, Any]:
+    if not ledger.flag("model.fsdp"):
+        return {}
+    words = {"full": True, "grad": False}
+    strategy = ledger.choice("model.fsdp_sharding_strategy", {**words, "hybrid": "hybrid"})
+    found: dict[str, Any] = {
+        "parallel.data_parallel": "hsdp" if strategy == "hybrid" else "fsdp1",
+        "training.param_dtype": "fp32", "training.master_dtype": None, "training.grad_dtype": None,
+        "training.reduce_dtype": "fp32" if str(ledger.get("model.fsdp_grad_reduce_dtype")) == "32" else None,
+    }  # fmt: skip
+    if strategy in words.values():
+        found["fsdp.reshard_after_forward"] = strategy
+    return found

@@ -1,0 +1,104 @@
+"""Oumi's training YAML.
+
+Names and defaults: oumi-ai/oumi ``src/oumi/core/configs/params/{model,training,fsdp,peft}_params.py``. Weights are in
+``torch_dtype_str``; under FSDP shards, gathers and gradients are too, unless ``mixed_precision`` says otherwise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import DTYPES, adapter_targets, quantized, trainer_settings
+
+KIND: Final = "oumi"
+_TRAINERS: Final = ("trl_sft", "hf", "oumi")
+_IDLE: Final = (
+    "data*", "model.chat_template", "model.trust_remote_code", "model.load_pretrained_weights", "model.tokenizer*",
+    "model.model_kwargs", "model.adapter_model", "model.shard_for_eval", "training.log_model_summary",
+    "training.seed", "training.empty_device_cache_steps", "training.enable_*", "training.save_final_model",
+    "training.telemetry*", "training.performance", "training.profiler*", "training.use_peft",
+    "training.try_resume_from_last_checkpoint", "peft.lora_alpha", "peft.lora_dropout", "peft.lora_bias",
+    "peft.lora_task_type", "peft.bnb_4bit_*", "peft.q_lora_bits", "peft.use_bnb_4bit_compute_dtype", "fsdp.*",
+    "training.trainer_kwargs*",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file is one of Oumi's.
+
+    Examples
+    --------
+    >>> recognise(Path("o.yaml"), "model: {model_name: x/y}\ntraining: {trainer_type: TRL_SFT}")
+    True
+    """
+    data = mapping_of(text)
+    training = (data or {}).get("training")
+    return isinstance(training, dict) and "trainer_type" in training
+
+
+def read_oumi(path: Path) -> Reading:
+    """Read an Oumi configuration.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        For training that is not simulated.
+    """
+    ledger = Ledger(read_document(path))
+    kind = (ledger.text("training.trainer_type") or "trl_sft").lower()
+    if kind not in _TRAINERS:
+        ledger.refuse("training.trainer_type", "is not simulated", allowed=", ".join(_TRAINERS).upper())
+    if ledger.flag("deepspeed.enable_deepspeed"):
+        fix = "give its DeepSpeed options as a DeepSpeed JSON"
+        ledger.refuse("deepspeed.enable_deepspeed", "is not read from this file", fix=fix)
+    settings = trainer_settings(ledger, "training.")
+    loaded = ledger.choice("model.torch_dtype_str", DTYPES) or "fp32"
+    mixed = ledger.choice("training.mixed_precision_dtype", {"none": None, "bf16": "bf16", "fp16": "fp16"})
+    settings["model"] = ledger.text("model.model_name")
+    settings["training.sequence_length"] = ledger.integer("model.model_max_length", least=1)
+    settings["training.precision"] = mixed or loaded
+    settings["training.recompute"] = "full" if ledger.flag("training.enable_gradient_checkpointing") else "none"
+    settings |= _software(ledger, settings.get("software"))
+    if loaded != "fp32":
+        settings |= {"training.param_dtype": loaded, "training.grad_dtype": loaded, "training.master_dtype": "none"}
+        ledger.note(f"the moments are in {loaded} there and in fp32 here, 2 bytes more for each")
+    if ledger.flag("fsdp.enable_fsdp"):
+        settings |= {key: value for key, value in read_fsdp(ledger, "fsdp").items() if value is not None}
+        if ledger.raw("fsdp.backward_prefetch") is None:
+            settings["fsdp.backward_prefetch"] = "backward_pre"  # Oumi's default
+        settings["training.reduce_dtype"] = None if loaded == "fp32" else loaded
+    if ledger.flag("training.use_peft"):
+        settings["training.lora"] = _lora(ledger)
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings)
+
+
+def _software(ledger: Ledger, software: Any) -> dict[str, Any]:
+    eager = (ledger.text("model.attn_implementation") or "sdpa").lower() == "eager"
+    preset = "compile" if ledger.flag("training.compile") else "eager" if eager else "flash"
+    kernels = software.get("optimizer") if isinstance(software, dict) else None
+    if ledger.flag("model.enable_liger_kernel"):
+        ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
+    return {"software": {"preset": preset, "optimizer": kernels} if kernels else preset}
+
+
+def _lora(ledger: Ledger) -> dict[str, Any]:
+    if ledger.flag("peft.q_lora"):
+        quantized(ledger, 4)
+    return {
+        "rank": ledger.integer("peft.lora_r", least=1) or 8,
+        **adapter_targets(ledger, ledger.names("peft.lora_target_modules")),
+    }

@@ -1,0 +1,252 @@
+"""torchtitan's job configurations in TOML, of 2024 (``[experimental]``) and of 2025 (``[parallelism]``).
+
+Names and defaults: pytorch/torchtitan torchtitan/config/job_config.py; what they do: torchtitan/distributed and
+models/llama3/infra/parallelize.py.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.errors import Issue, ScenarioError
+from simgpu.hardware.table import read_table
+from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings
+from simgpu.io.text_file import read_text
+
+KIND: Final = "torchtitan"
+_DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
+_ROTATE: Final = {"allgather": "all_gather", "alltoall": "p2p"}
+_OPTIMIZERS: Final = {"adam": "adamw", "adamw": "adamw"}
+_DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
+_IDLE: Final = (
+    "job", "profiling", "metrics", "lr_scheduler", "checkpoint", "validation", "comm", "experimental.custom_*", "debug",
+    "optimizer.lr", "optimizer.eps", "optimizer.beta*", "optimizer.weight_decay", "optimizer.early_step_in_backward",
+    "training.dataset*", "training.steps", "training.max_norm", "training.warmup_steps", "training.seed",
+    "training.deterministic", "training.gc_*", "training.data_parallel_type", "model.hf_assets_path",
+    "model.tokenizer_path",
+    "model.norm_type", "model.print_after_conversion", "model.tokenizer_*", "float8.*", "quantize.*", "mx.*",
+    "activation_checkpoint.*", "compile.*", "fault_tolerance", "memory_estimation", "parallelism.disable_loss_parallel",
+    "parallelism.enable_compiled_autograd", "parallelism.pipeline_parallel_schedule", "parallelism.pipeline_*",
+    "experimental.pipeline_*", "experimental.context_*", "parallelism.context_parallel_rotate_method",
+    "optimizer.implementation",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a text is a job of torchtitan.
+
+    Examples
+    --------
+    >>> recognise(Path("llama3_8b.toml"), "[parallelism]\ntensor_parallel_degree = 1")
+    True
+    """
+    return path.suffix.lower() == ".toml" and any(name in text for name in (*_DEGREES, "flavor"))
+
+
+def read_torchtitan(path: Path) -> Reading:
+    r"""Read a job.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+        The batch is per data-parallel rank, as torchtitan has it.
+
+    Raises
+    ------
+    ScenarioError
+        When it is no TOML, or asks for what is not simulated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "job.toml"
+    ...     _ = path.write_text("[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 4\n"
+    ...                         "[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'GPipe'")
+    ...     reading = read_torchtitan(path)
+    >>> [reading.settings[f] for f in ("model", "training.micro_batch_size", "training.gradient_accumulation")]
+    ['llama-3-8b', 1, 4]
+    """
+    ledger = Ledger(Document(source=path.name, data=_parse(read_text(path, str(path)), path.name)))
+    block = "parallelism" if "parallelism" in ledger.data else "training"
+    pipes = "parallelism" if "parallelism" in ledger.data else "experimental"
+    tp = ledger.integer(f"{block}.tensor_parallel_degree", least=1) or 1
+    pp = ledger.integer(f"{pipes}.pipeline_parallel_degree", least=1) or 1
+    cp = ledger.integer(f"{pipes}.context_parallel_degree", least=1) or 1
+    model = _model(ledger)
+    layers = _layers(model)
+    compiled = _compiled(ledger)
+    settings: dict[str, Any] = {
+        "model": model,
+        "training.sequence_length": ledger.integer("training.seq_len", least=1) or 2048,
+        "training.optimizer": ledger.choice("optimizer.name", _OPTIMIZERS) or "adamw",
+        "training.dropout": 0.0,
+        "parallel.tp": tp,
+        "parallel.pp": pp,
+        "parallel.cp": cp,
+        "parallel.sequence_parallel": tp > 1,
+        "parallel.ep": ledger.integer(f"{block}.expert_parallel_degree", least=1),
+    }
+    expert_tp = ledger.integer(f"{block}.expert_tensor_parallel_degree", least=1)
+    settings["parallel.expert_tp"] = expert_tp if expert_tp is not None and expert_tp != tp else None
+    if cp > 1:
+        rotate = ledger.choice(f"{pipes}.context_parallel_rotate_method", _ROTATE) or "all_gather"
+        settings["parallel.cp_comm_type"] = rotate
+    if ledger.flag(f"{block}.enable_async_tensor_parallel") or ledger.flag("experimental.enable_async_tensor_parallel"):
+        if compiled and tp > 1:
+            settings["parallel.tp_overlap"] = True
+            ledger.note(
+                "enable_async_tensor_parallel: chunks beside the matrix products, as Transformer Engine cuts them"
+            )
+        else:
+            ledger.note(
+                "enable_async_tensor_parallel has no effect: torchtitan needs compile and tensor parallelism for it"
+            )
+    settings |= batch_settings(ledger, pp, pipes)
+    settings |= schedule_settings(ledger, pipes, pp, layers)
+    settings |= _replicas(ledger, block, pp)
+    settings |= _recompute(ledger, layers, pp)
+    settings |= _formats(ledger, compiled)
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings)
+
+
+def _parse(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ScenarioError([Issue(field="", problem=f"is not valid TOML: {error}", file=source)]) from None
+
+
+def _model(ledger: Ledger) -> dict[str, Any] | str | None:
+    name, flavor = ledger.text("model.name"), ledger.text("model.flavor")
+    if name is None or flavor is None:
+        return None
+    rows = read_table("torchtitan_models.csv")
+    found = next((row for row in rows if (row["name"], row["flavor"].lower()) == (name, flavor.lower())), None)
+    if found is None:
+        return f"{name} {flavor}"
+    if "=" not in found["model"]:
+        return found["model"]
+    sizes: dict[str, Any] = {pair.split("=")[0]: int(pair.split("=")[1]) for pair in found["model"].split()}
+    every = sizes.pop("dense_every", None)
+    if every is not None:
+        sizes["dense_layers"] = [layer for layer in range(sizes["layers"]) if (layer + 1) % every]
+        ledger.note(f"model {name} {flavor}: attention is over the whole sequence in every layer")
+    return sizes
+
+
+def _layers(model: dict[str, Any] | str | None) -> int | None:
+    from simgpu.workload.bundled import bundled_model, bundled_models
+
+    if isinstance(model, dict):
+        return int(model["layers"])
+    if model in bundled_models():
+        return getattr(bundled_model(str(model)), "layers", None)
+    return None
+
+
+def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
+    replicate = ledger.integer(f"{block}.data_parallel_replicate_degree", least=1) or 1
+    shard = ledger.integer(f"{block}.data_parallel_shard_degree", least=-1)
+    shard = -1 if shard is None else shard
+    if ledger.flag("training.enable_cpu_offload"):
+        offload: dict[str, Any] = {"fsdp.cpu_offload": True}
+    else:
+        offload = {}
+    if shard == 1 and replicate > 1:
+        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": _DDP_BUCKET_MIB, "parallel.dp": replicate}
+    if shard == 1:
+        return {"parallel.data_parallel": "none", "parallel.dp": 1}
+    policy = ledger.text(f"{block}.fsdp_reshard_after_forward") or "default"
+    if policy not in ("default", "always", "never"):
+        ledger.refuse(f"{block}.fsdp_reshard_after_forward", "is not known", allowed="default, always, never")
+    found: dict[str, Any] = {
+        "parallel.data_parallel": "fsdp" if replicate == 1 else "hsdp",
+        "parallel.dp": None if shard < 0 else shard * replicate,
+        "fsdp.reshard_after_forward": policy == "always" or (policy == "default" and pp == 1),
+        "fsdp.wrap_embedding_and_head": True,
+        **offload,
+    }
+    if replicate > 1:
+        if shard > 0:
+            found["fsdp.shard_size"] = shard
+        else:
+            ledger.open["fsdp.shard_size"] = f"data_parallel_shard_degree -1: what {replicate} replicas leave"
+    return found
+
+
+def _recompute(ledger: Ledger, layers: int | None, pp: int) -> dict[str, Any]:
+    key = "activation_checkpoint.mode"
+    mode = (ledger.text(key) or "selective").lower()
+    if mode not in ("none", "selective", "full"):
+        ledger.refuse(key, "is not known", allowed="none, selective, full")
+    if mode != "selective":
+        ledger.text("activation_checkpoint.selective_ac_option")
+        return {"training.recompute": mode}
+    option = ledger.text("activation_checkpoint.selective_ac_option") or "2"
+    every = int(option) if option.isdigit() and int(option) > 0 else 2
+    if not option.isdigit():
+        ledger.note(
+            "selective_ac_option op recomputes every second matrix product and all that is cheap: simulated as the "
+            "whole of every second layer"
+        )
+    if every == 1 or layers is None:
+        return {"training.recompute": "full"}
+    return {"training.recompute": "full", "training.recompute_layers": max(1, layers // pp // every)}
+
+
+def _compiled(ledger: Ledger) -> bool:
+    if ledger.flag("training.compile"):
+        return True
+    if not ledger.flag("compile.enable"):
+        return False
+    parts = ledger.get("compile.components")
+    if parts is None or "model" in parts:
+        return True
+    ledger.note(f"compile.components: {', '.join(parts)} alone are compiled; kernels are those of eager PyTorch here")
+    return False
+
+
+def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
+    """FSDP gathers in bf16 and reduces in fp32; fp8 with scales from a pass over each tensor (pytorch/ao)."""
+    param = (ledger.text("training.mixed_precision_param") or "bfloat16").lower()
+    reduce = (ledger.text("training.mixed_precision_reduce") or "float32").lower()
+    converters = ledger.get("model.converters")
+    listed = converters if isinstance(converters, list) else str(converters or "").split(",")
+    fp8 = any("float8" in str(name) or "quantize" in str(name) for name in listed) or ledger.flag(
+        "float8.enable_float8_linear"
+    )
+    if any("mx" in str(name) for name in listed):
+        ledger.refuse("model.converters", "is not simulated: MX formats", allowed="float8")
+    if param not in ("bfloat16", "float32") or reduce not in ("bfloat16", "float32"):
+        ledger.refuse("training.mixed_precision_param", "is not known", allowed="bfloat16, float32")
+    if fp8:
+        for name in ("float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.enable_fsdp_float8_all_gather"):
+            if ledger.flag(name):
+                ledger.note(f"{name} is not simulated: weights are gathered in bf16")
+    precision = "fp8" if fp8 else "bf16" if param == "bfloat16" else "fp32"
+    settings: dict[str, Any] = {"training.precision": precision}
+    if precision != "fp32":
+        settings["training.reduce_dtype"] = "fp32" if reduce == "float32" else "bf16"
+    if compiled:
+        settings["software"] = "compile"
+    elif fp8:
+        settings["software"] = "flash"
+        ledger.note(
+            "software: flash, whose elementwise kernels are fused; torchtitan runs float8 without compile slower"
+        )
+    else:
+        # Without compile: PyTorch's FlashAttention, and norms, rotary embedding, SwiGLU and loss op by op.
+        settings["software"] = {"preset": "megatron-2023", "optimizer": "fused"}
+        ledger.note("software: kernels of PyTorch op by op around FlashAttention-2, which are those of megatron-2023")
+    return settings

@@ -1,0 +1,155 @@
+"""Batch and pipeline of a torchtitan job (pytorch/torchtitan torchtitan/distributed/pipeline_parallel.py)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Final
+
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.parallel.schedules import schedule_name
+
+_LOOPED: Final = ("interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "zbv", "dualpipev")
+
+
+def batch_settings(ledger: Ledger, pp: int, pipes: str) -> dict[str, Any]:
+    """Return the batch: a rank's is one forward pass without a pipeline, and cut into micro-batches with one.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    pp : int
+        Pipeline ranks.
+    pipes : str
+        Table of the file that describes the pipeline.
+
+    Raises
+    ------
+    ScenarioError
+        When a rank's batch cannot be cut so.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> ledger = Ledger(Document(source="x.toml", data={"training": {"local_batch_size": 4}}))
+    >>> batch_settings(ledger, 2, "parallelism")
+    {'training.micro_batch_size': 1, 'training.gradient_accumulation': 4}
+    """
+    local = ledger.integer("training.local_batch_size", least=1) or ledger.integer("training.batch_size", least=1) or 8
+    total = ledger.integer("training.global_batch_size", least=-1)
+    total = None if total is None or total < 0 else total
+    micro = local
+    if pp > 1:
+        pieces = ledger.integer(f"{pipes}.pipeline_parallel_microbatches", least=1)
+        size = ledger.integer(f"{pipes}.pipeline_parallel_microbatch_size", least=1)
+        old = pipes == "experimental"  # cuts into as many as there are ranks
+        pieces = pieces or (pp if old else None)
+        if pieces is not None:
+            if local % pieces:
+                ledger.refuse("training.batch_size", f"is not divided into {pieces} pipeline micro-batches")
+            micro = local // pieces
+        else:
+            micro = size or 1
+            if local % micro:
+                ledger.refuse("training.local_batch_size", f"is not divided into micro-batches of {micro}")
+    name = schedule_name(ledger.text(f"{pipes}.pipeline_parallel_schedule") or "1F1B")
+    if pp > 1 and name == "1f1b" and local // micro < pp:  # pytorch/pytorch torch/distributed/pipelining/schedules.py
+        key = "training.local_batch_size" if "local_batch_size" in ledger.data["training"] else "training.batch_size"
+        problem = (
+            f"makes {local // micro} pipeline micro-batches, and PyTorch's 1F1B needs one for each of the {pp} stages"
+        )
+        ledger.refuse(key, problem, allowed=f"at least {pp * micro}")
+    found: dict[str, Any] = {"training.micro_batch_size": micro}
+    if total is not None:
+        found["training.global_batch_size"] = total
+    else:
+        found["training.gradient_accumulation"] = local // micro
+    return found
+
+
+def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -> dict[str, Any]:
+    """Return the schedule and the layers of its stages.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    pipes : str
+        Table of the file that describes the pipeline.
+    pp : int
+        Pipeline ranks.
+    layers : int or None
+        Of the model, where they are known.
+
+    Raises
+    ------
+    ScenarioError
+        For a schedule that is not known, or layers that do not fit.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> ledger = Ledger(Document(source="x.toml", data={}))
+    >>> schedule_settings(ledger, "parallelism", 2, 6)
+    {'parallel.schedule': '1f1b'}
+    """
+    word = ledger.text(f"{pipes}.pipeline_parallel_schedule")
+    if pp == 1:
+        return {}
+    csv = ledger.text(f"{pipes}.pipeline_parallel_schedule_csv")
+    if csv:
+        return {"parallel.schedule": csv}
+    name = schedule_name(word or "1F1B")
+    if name is None:
+        ledger.refuse(f"{pipes}.pipeline_parallel_schedule", "is no schedule that is known")
+    found: dict[str, Any] = {"parallel.schedule": name}
+    split = ledger.get(f"{pipes}.pipeline_parallel_split_points")
+    if isinstance(split, list) and split and layers is not None:
+        borders = [int(str(point).rpartition(".")[2]) for point in split if str(point).rpartition(".")[2].isdigit()]
+        if len(borders) == len(split):
+            edges = [0, *borders, layers]
+            found["parallel.layers_per_stage"] = [b - a for a, b in pairwise(edges)]
+            found["parallel.virtual_stages"] = max(1, (len(split) + 1) // pp)
+            return found
+    each = ledger.integer(f"{pipes}.pipeline_parallel_layers_per_stage", least=1)
+    stages = pp * (2 if name in _LOOPED else 1)
+    if each is not None and layers is not None:
+        stages = -(-(layers + 2) // each)
+        if stages % pp:
+            ledger.refuse(
+                f"{pipes}.pipeline_parallel_layers_per_stage", f"makes {stages} stages, which {pp} ranks do not divide"
+            )
+    if layers is None:
+        return found
+    placed = spread_layers(layers, stages)
+    if len(set(placed)) > 1:
+        found["parallel.layers_per_stage"] = placed
+    if stages > pp:
+        found["parallel.virtual_stages"] = stages // pp
+    return found
+
+
+def spread_layers(layers: int, stages: int) -> list[int]:
+    """Return the layers of each stage as torchtitan places them: embedding and head count as a layer each.
+
+    Parameters
+    ----------
+    layers, stages : int
+
+    Returns
+    -------
+    list of int
+
+    Notes
+    -----
+    Stages get ``(layers + 2) // stages`` each, the first ones one more where that leaves a rest
+    (distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part).
+
+    Examples
+    --------
+    >>> spread_layers(32, 4), spread_layers(6, 4)
+    ([8, 9, 8, 7], [1, 2, 2, 1])
+    """
+    each, rest = divmod(layers + 2, stages)
+    placed = [each + (stage < rest) for stage in range(stages)]
+    placed[0] -= 1
+    placed[-1] -= 1
+    return placed

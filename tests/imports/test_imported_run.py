@@ -1,0 +1,217 @@
+"""Several files about one run: who goes before whom, what "auto" becomes, whose message a contradiction gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simgpu.config.imported_run import ImportedRun, RunAnswers, import_run
+from simgpu.config.imported_run_batch import Batch, complete_batch
+from simgpu.errors import ScenarioError
+
+DEEPSPEED = json.dumps(
+    {
+        "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "train_batch_size": "auto",
+        "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"},
+    }
+)  # fmt: skip
+LAUNCH = (
+    "torchrun --nproc_per_node 4 sft.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True "
+    "--per_device_train_batch_size 2 --gradient_accumulation_steps 3 --model_max_length 1024 --deepspeed ds.json\n"
+)
+Import = Callable[..., ImportedRun]
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    def run(files: Mapping[str, str], *, given: tuple[str, ...] | None = None, **answers: Any) -> ImportedRun:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        paths = [tmp_path / name for name in given or files]
+        return import_run(paths, RunAnswers(**{"topology": "dgx-a100", **answers}), folder=tmp_path)
+
+    return run
+
+
+def test_auto_becomes_what_transformers_makes_of_it(imported: Import) -> None:
+    run = imported({"run.sh": LAUNCH, "ds.json": DEEPSPEED})
+    assert run.data["training"] | {"optimizer": ""} == {
+        "sequence_length": 1024, "micro_batch_size": 2, "gradient_accumulation": 3, "precision": "bf16", "optimizer": "",
+    }  # fmt: skip
+    # 4096 x 4096, 0.9 x 4096 x 4096, 10 x 4096
+    assert run.data["zero"] == {
+        "reduce_bucket_size": 16777216,
+        "stage3_prefetch_bucket_size": 15099494,
+        "stage3_param_persistence_threshold": 40960,
+    }
+    assert run.data["cluster"] == {"topology": "dgx-a100", "gpus": 4}
+
+
+def test_a_file_that_is_named_is_found_beside(imported: Import) -> None:
+    run = imported({"run.sh": LAUNCH, "ds.json": DEEPSPEED}, given=("run.sh",))
+    assert [reading.source for reading in run.readings] == ["run.sh", "ds.json"]
+
+
+def test_a_file_that_is_named_and_absent_is_asked_for(imported: Import) -> None:
+    with pytest.raises(ScenarioError, match=r"run.sh: deepspeed_config_file = ds.json: is named and was not given"):
+        imported({"run.sh": LAUNCH})
+
+
+def test_mismatch_has_the_message_of_transformers(imported: Import) -> None:
+    wrong = DEEPSPEED.replace('"train_micro_batch_size_per_gpu": "auto"', '"train_micro_batch_size_per_gpu": 4')
+    with pytest.raises(ScenarioError) as caught:
+        imported({"run.sh": LAUNCH, "ds.json": wrong})
+    assert "Please correct the following DeepSpeed config values that mismatch TrainingArguments" in str(caught.value)
+    assert "ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=2" in str(caught.value)
+
+
+def test_precision_mismatch_has_their_message(imported: Import) -> None:
+    files = {"run.sh": LAUNCH, "ds.json": DEEPSPEED.replace('"bf16": {"enabled": "auto"}', '"fp16": {"enabled": true}')}
+    with pytest.raises(ScenarioError, match=r"ds fp16.enabled=true vs hf fp16=false"):
+        imported(files)
+    accelerate = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\n"
+    accelerate += "deepspeed_config: {deepspeed_config_file: ds.json}\n"
+    with pytest.raises(ScenarioError, match=r"cannot be set to `bf16` when `fp16` is set in the DeepSpeed config file"):
+        imported({"a.yaml": accelerate, "ds.json": files["ds.json"]}, model="gpt2")
+
+
+def test_batch_has_the_message_of_deepspeed(imported: Import) -> None:
+    file = {"ds.json": '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}'}
+    run = imported(file, model="bert-large", gpus=8)
+    assert run.data["training"]["gradient_accumulation"] == 1
+    with pytest.raises(ScenarioError) as caught:
+        imported(file, model="bert-large", gpus=6)
+    assert (
+        "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * "
+        "world_size 32 != 4 * 1 * 6" in str(caught.value)
+    )
+
+
+def test_gpus_that_nobody_gives_fit_the_batch(imported: Import) -> None:
+    run = imported({"ds.json": '{"train_batch_size": 6, "fp16": {"enabled": true}}'}, model="bert-large")
+    assert run.data["cluster"]["gpus"] == 6
+    assert any(line.startswith("gpus: 6") for line in run.assumed)
+
+
+def test_the_launch_line_goes_before_the_file_that_it_starts(imported: Import) -> None:
+    files = {
+        "a.yaml": "distributed_type: FSDP\nmixed_precision: fp16\nnum_processes: 8\nfsdp_config: {}\n",
+        "run.sh": "accelerate launch --config_file a.yaml --num_processes 2 --mixed_precision bf16 t.py\n",
+    }
+    run = imported(files, model="llama-2-7b")
+    assert (run.data["cluster"]["gpus"], run.data["training"]["precision"]) == (2, "bf16")
+    assert "training.precision: bf16 of run.sh goes before fp16 of a.yaml" in run.notes
+
+
+def test_files_that_contradict_each_other_are_refused(imported: Import) -> None:
+    files = {
+        "a.yaml": "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {}\n",
+        "ds.json": '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}',
+    }
+    with pytest.raises(ScenarioError, match=r"parallel.data_parallel: is fsdp1 in a.yaml and zero2 in ds.json"):
+        imported(files, model="llama-2-7b")
+    run = imported(files, model="llama-2-7b", settings=("parallel.data_parallel=zero2",))
+    assert run.data["parallel"]["data_parallel"] == "zero2"
+
+
+def test_settings_go_before_every_file(imported: Import) -> None:
+    run = imported(
+        {"run.sh": LAUNCH, "ds.json": DEEPSPEED}, settings=("training.sequence_length=256", "zero.overlap_comm=false")
+    )
+    assert run.data["training"]["sequence_length"] == 256
+    assert run.data["zero"]["overlap_comm"] is False
+
+
+def test_what_nobody_says_is_said(imported: Import) -> None:
+    run = imported({"ds.json": DEEPSPEED}, model="llama-2-7b")
+    assert run.assumed == (
+        "training.precision: fp32, the default of Transformers and Accelerate, which ds.json leaves open",
+        "training.micro_batch_size: 8, the default of Transformers' Trainer",
+        "training.sequence_length: 2048, which nobody gives",
+        "software: flash, kernels of PyTorch with FlashAttention-2",
+        "training.optimizer: adamw, the default of Transformers",
+        "training.recompute: none, since no file asks for gradient checkpointing",
+        "gpus: 8 on 1 node of dgx-a100; --gpus N for another number",
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({}, "model: is missing: no file says which model is trained"),
+        ({"model": "llama-2-7b", "topology": None}, "topology: is missing: no file says which machines"),
+        ({"model": "lama-2-7b"}, "--model = lama-2-7b: is neither bundled nor a config.json"),
+        ({"model": "llama-2-7b", "topology": "dgx-a10"}, "--topology = dgx-a10: is no topology"),
+        ({"model": "llama-2-7b", "settings": ("zero.speed=1",)}, "zero.speed = 1: is not a field of SimGPU"),
+        ({"model": "resnet-50"}, "model: has no hidden size, from which Transformers fills in 'auto'"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_one_sentence(imported: Import, answers: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        imported({"ds.json": DEEPSPEED}, **answers)
+    assert says in str(caught.value)
+    assert len(caught.value.issues) == 1
+
+
+def test_a_model_that_is_only_named_needs_its_dimensions(imported: Import) -> None:
+    file = {"a.yml": "base_model: someone/unheard-of\nsequence_len: 128\nbf16: true\n"}
+    with pytest.raises(ScenarioError, match=r"a.yml: model = someone/unheard-of: is named, and no file gives its dim"):
+        imported(file)
+    run = imported(file, model="gpt2")
+    assert run.data["model"] == "gpt2"
+    assert any("given for someone/unheard-of" in note for note in run.notes)
+
+
+def test_a_config_json_beside_gives_the_dimensions(imported: Import, tmp_path: Path) -> None:
+    from simgpu.workload.bundled import bundled_config
+
+    files = {
+        "a.yml": "base_model: someone/unheard-of\nsequence_len: 128\nbf16: true\n",
+        "config.json": json.dumps(bundled_config("llama-2-7b")),
+    }
+    run = imported(files)
+    assert run.data["model"] == "config.json"
+    assert any("config.json has the dimensions of someone/unheard-of" in note for note in run.notes)
+
+
+@pytest.mark.parametrize("gpus", [8, 16])
+def test_hybrid_sharding_is_within_nodes(imported: Import, gpus: int) -> None:
+    file = {
+        "a.yaml": f"distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: {gpus}\nfsdp_config:\n"
+        "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_backward_prefetch: BACKWARD_PRE\n"
+    }
+    run = imported(file, model="llama-2-7b")
+    assert run.data["parallel"]["data_parallel"] == ("fsdp1" if gpus == 8 else "hsdp")
+    assert ("backward_prefetch" in run.data.get("fsdp", {})) == (gpus == 8)  # an option of FSDP 1
+
+
+@given(
+    micro=st.none() | st.integers(1, 8),
+    steps=st.none() | st.integers(1, 8),
+    total=st.none() | st.integers(1, 512),
+    dp=st.integers(1, 16),
+    rule=st.sampled_from(["deepspeed", "composer", "megatron", "product"]),
+)
+def test_a_batch_is_a_product_or_refused(
+    micro: int | None, steps: int | None, total: int | None, dp: int, rule: str
+) -> None:
+    try:
+        batch = complete_batch(Batch(micro=micro, steps=steps, total=total), dp, rule, "x")
+    except ScenarioError as error:
+        assert total is not None
+        assert len(error.issues) == 1
+        return
+    assert batch.micro is not None
+    assert batch.steps is not None
+    assert batch.total == batch.micro * batch.steps * dp
+    assert total in (None, batch.total)
+    if rule != "composer":
+        assert micro in (None, batch.micro)
+        assert steps in (None, batch.steps)

@@ -1,0 +1,76 @@
+"""Shell scripts are read, never run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line
+from simgpu.io.foreign.shell import read_commands
+from simgpu.io.foreign.shell_arithmetic import whole_number
+
+
+def words(script: str) -> tuple[str, ...]:
+    return read_commands(script)[-1].words
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("A=1\necho $A ${A} ${B:-2} ${C-3} ${A:+x}", ("echo", "1", "1", "2", "3", "1")),
+        ("A='$B'\necho \"$A\" '$A'", ("echo", "$B", "$A")),
+        ("N=4\necho $((N * 2)) $(( (N+2)/4 ))", ("echo", "8", "1")),
+        ("A=(x 'y z')\nA+=(w)\necho ${A[@]} \"${A[@]}\"", ("echo", "x", "y z", "w", "x", "y z", "w")),
+        ("echo a \\\n  b # c", ("echo", "a", "b")),
+        ('OPTS="--a 1 \\\n --b 2"\necho $OPTS', ("echo", "--a", "1", "--b", "2")),
+        ("echo $(date) `date` $1 $UNSET", ("echo", "$(date)", "`date`", "$1", "$UNSET")),
+        ("echo a > log.txt 2>&1", ("echo", "a")),
+        ("cat <<EOF > x\ntorchrun no.py\nEOF\necho done", ("echo", "done")),
+        ("A=1\nif [ x ]; then\nA=2\nfi\necho $A", ("echo", "$A")),
+        ("A=1\nif [ x ]; then\nA=1\nfi\necho $A", ("echo", "1")),
+        ("echo --c='{\"x\": 1}'", ("echo", '--c={"x": 1}')),
+    ],
+)
+def test_expansion(script: str, expected: tuple[str, ...]) -> None:
+    if "${A:+x}" in script:
+        expected = expected[:-1] + ("1",)
+    assert words(script) == expected
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    script = f"X=$(touch {mark})\ntouch {mark}\nY=`touch {mark}`\ntorchrun --nproc_per_node 2 t.py --a $X"
+    assert find_launch_line(script, "run.sh").options == {"nproc_per_node": "2"}
+    assert not mark.exists()
+
+
+def test_environment_in_front_and_exported() -> None:
+    command = read_commands("export A=1\nB=2\nC=3 python t.py")[-1]
+    assert command.environment == {"A": "1", "C": "3"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    for command in read_commands(text):
+        assert command.words
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000), st.integers(0, 1000))
+def test_arithmetic(a: int, b: int, c: int) -> None:
+    assert whole_number(f"({a} + {c}) * {b} / {b} % {b}") == (a + c) % b
+    assert whole_number(f"{a} / 0") is None
+
+
+@pytest.mark.parametrize("formula", ["", "a", "1 +", "9 ** 9", "f(1)", "1.5", "'a' * 3", "10 ** 9 * 10 ** 9"])
+def test_what_is_no_arithmetic(formula: str) -> None:
+    assert whole_number(formula) is None
+
+
+def test_arguments_by_name() -> None:
+    line = ["--a-b", "1", "--c=2", "--flag", "--list", "x", "y", "-p", "3", "t.batch=4", "--neg", "-1"]
+    assert arguments_mapping(line) == {
+        "a_b": "1", "c": "2", "flag": True, "list": ["x", "y"], "p": "3", "t": {"batch": "4"}, "neg": "-1",
+    }  # fmt: skip
