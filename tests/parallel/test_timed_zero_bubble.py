@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +56,14 @@ def test_any_times_make_a_schedule_that_runs(ranks: int, microbatches: int, time
     schedule = zb2p_schedule(ranks, 1, microbatches, times)
     assert not check_schedule(schedule)
     assert all(_most_held(schedule, rank) <= 2 * ranks for rank in range(ranks))
+
+
+def test_ranks_that_memory_stops_stay_one_behind_each_other() -> None:
+    # Forwards shorter than input gradients: more than 2p of them would fit before the first one comes back
+    schedule = zb2p_schedule(32, 1, 128, StageTimes(forward=9.0, input_gradient=9.7, weight_gradient=8.4, message=0.1))
+    before = [[action.kind for action in schedule.order(rank)].index("I") for rank in range(32)]
+    assert before[0] == 64
+    assert all(here > behind for here, behind in pairwise(before))
 
 
 def test_the_case_is_scheduled_for_its_own_times() -> None:

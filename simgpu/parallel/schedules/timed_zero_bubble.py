@@ -93,15 +93,18 @@ def zb2p_schedule(ranks: int, virtual: int, microbatches: int, times: StageTimes
 
 
 def _warm_up(line: list[_Rank], microbatches: int, times: StageTimes) -> list[int]:
-    """Return how many forwards each rank does before its first input gradient."""
-    ranks, counts = len(line), list[int]()
+    """Return how many forwards each rank does before its first input gradient.
+
+    A rank that memory stops early has fewer than fit, and so have the ranks behind it, which must stay one behind.
+    """
+    most, counts = 2 * len(line), list[int]()
     arrival = line[-1].start + times.forward
     for rank in reversed(line):
         fitting = int((arrival - rank.start) / times.forward + _NEGLIGIBLE) if times.forward > 0 else 1
-        counts.append(min(max(fitting, counts[-1] + 1 if counts else 1), 2 * ranks, microbatches))
+        counts.append(max(fitting, counts[-1] + 1 if counts else 1))
         begin = max(arrival, rank.start + counts[-1] * times.forward)
         arrival = begin + times.input_gradient + times.message
-    return counts[::-1]
+    return [min(count, most - index, microbatches) for index, count in enumerate(reversed(counts))]
 
 
 @dataclass(slots=True, kw_only=True)
