@@ -77,6 +77,7 @@ class Timeline:
     when each of them ended relative to the start; its key is (rank, stream, instruction, step). All others took their
     own durations, one after another. ``kernel_holds_ns`` has, for those that the CPU held up, how long the stream
     waited before (or within) each kernel for its launches; what went by before the first is ``start - ready``.
+    ``cpu_begins_ns`` has when the CPU had begun to issue a run that it held up, before its first kernel or within it.
     """
 
     program: Program
@@ -88,6 +89,7 @@ class Timeline:
     flows: Flows
     kernel_ends_ns: Mapping[tuple[int, int, int, int], tuple[int, ...]]
     kernel_holds_ns: Mapping[tuple[int, int, int, int], tuple[int, ...]]
+    cpu_begins_ns: Mapping[tuple[int, int, int, int], int]
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
     steady: bool  # two successive periods agreed

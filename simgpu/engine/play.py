@@ -67,6 +67,7 @@ def play(program: Program) -> Timeline:
         flows=recorder.flow_columns(),
         kernel_ends_ns=recorder.kernel_ends,
         kernel_holds_ns=recorder.kernel_holds,
+        cpu_begins_ns=recorder.cpu_begins,
         step_ends_ns=tuple(ends),
         step=steady[0] if steady else steps - 2,
         steady=bool(steady),

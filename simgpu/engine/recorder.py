@@ -32,6 +32,7 @@ class Recorder:
     flows: list[tuple[int, int, int, float, bool, int]] = field(default_factory=list)
     kernel_ends: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     kernel_holds: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
+    cpu_begins: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     categories: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[int, TransferKey], int] = field(default_factory=dict)
 

@@ -91,8 +91,11 @@ class StreamProcess:
                         start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
                         if run.ends_ns[-1] != number:
                             self.recorder.kernel_ends[self.rank, self.index, position, step] = run.ends_ns
-                        if any(run.holds_ns):
+                        waited = any(run.holds_ns)
+                        if waited:
                             self.recorder.kernel_holds[self.rank, self.index, position, step] = run.holds_ns
+                        if held is not None and (waited or start > local):
+                            self.recorder.cpu_begins[self.rank, self.index, position, step] = held.begin_ns
                     span((position, step, local, start, start, end, -1))
                     local = end
                 elif code == RECORD:

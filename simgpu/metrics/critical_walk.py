@@ -105,9 +105,9 @@ class _Walk:
         held = max((i for i, hold in enumerate(holds or ()) if hold), default=-1)
         if ends is not None and holds is not None and held >= 0:
             low += (ends[held - 1] if held else 0) + holds[held]
-            issued = self._chain.begin_ns(key, held, low, start + ends[held])
+            issued = self.timeline.cpu_begins_ns[key]
         elif start > int(spans.ready_ns[row]):
-            issued = self._chain.begin_ns(key, 0, start, start + (work.kernels[0].duration_ns if not ends else ends[0]))
+            issued = self.timeline.cpu_begins_ns[key]
         kept, before = max(low, begin), self._before(row)
         classes = kernel_classes(work, kept - start, time - start, ends, holds)
         released = HOST_ISSUE if issued is not None else self._released(before, low)
@@ -128,7 +128,7 @@ class _Walk:
         if not by_cpu:
             return links, _At(before), start
         key = self._key(last)
-        issued = self._chain.begin_ns(key, 0, start, start)
+        issued = start - self._chain.total_ns(self._chain.place(key))
         return [*links, *self._issuing(last, work, issued, start, begin)], _At(host=self._chain.place(key)), issued
 
     def _released(self, before: int, time: int) -> str:

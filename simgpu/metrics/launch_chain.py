@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simgpu.engine.host import QUEUE_DEPTH
-from simgpu.engine.launches import before_last
 from simgpu.program import HOST, Collective, Compute, Instruction, Issue, Program, Recv, Send
 
 Work = Compute | Collective | Send | Recv
@@ -96,33 +95,6 @@ class LaunchChain:
             return 0
         work = self.work(key)
         return launched_ns(work, item, len(work.kernels)) if isinstance(work, Compute) else item.op_ns
-
-    def begin_ns(self, key: tuple[int, int, int, int], kernel: int, start_ns: int, end_ns: int) -> int:
-        """Return when the CPU began to issue a run of kernels, of which it held one up.
-
-        Parameters
-        ----------
-        key : tuple
-        kernel : int
-            Position of the kernel that was held up.
-        start_ns, end_ns : int, nanoseconds
-            When it began and ended.
-
-        Notes
-        -----
-        A kernel begins no earlier than its op's first launch, and what comes after its last launch takes its share of
-        the kernel's time; one of the two held it up, the one from which the CPU began earlier.
-        """
-        place, work = self.place(key), self.work(key)
-        issue = place.instruction
-        assert isinstance(issue, Issue)  # where it is issued
-        if not isinstance(work, Compute):
-            return start_ns - issue.op_ns
-        op, duration = work.kernels[kernel], end_ns - start_ns
-        first = launched_ns(work, issue, kernel) + (issue.op_ns if op.launches else 0)
-        last = launched_ns(work, issue, kernel + 1)
-        after = duration - before_last(duration, op.launches)
-        return min(start_ns - first, end_ns - after - last)
 
     def needed(self, key: tuple[int, int, int, int]) -> tuple[int, int] | None:
         """Return step and instruction that must have ended before an instruction could be issued to a full queue.

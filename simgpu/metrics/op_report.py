@@ -205,9 +205,9 @@ def _total_to_json(total: OpTotal) -> dict[str, Any]:
 
 
 def _computes(role: Role) -> Iterator[Compute]:
-    """Yield runs of kernels, those of the compute stream first."""
+    """Yield runs of kernels, those of the compute stream first; what takes CPU time only is no op of the GPU."""
     for name in sorted(role.streams, key=lambda name: name != COMPUTE):
-        yield from (instruction for instruction in role.streams[name] if isinstance(instruction, Compute))
+        yield from (item for item in role.streams[name] if isinstance(item, Compute) and item.duration_ns)
 
 
 def _labels(program: Program) -> dict[str, str]:

@@ -368,3 +368,11 @@ def test_shapes_in_one_line():
     grouped = GroupedGemm(name="x", groups=8, rows=100, n=16, k=32, busiest=20)
     assert shape_text(grouped) == "100 rows in 8 x 16 x 32 tn bf16"
     assert shape_text(Timed(name="x", duration_ns=1)) == "-"
+
+
+@pytest.mark.parametrize("kind", ["ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp"])
+def test_every_way_of_sharding_lists_its_ops(simgpu, tmp_path, kind):
+    """What only the CPU does, such as ZeRO-3's module hooks, is no op of the GPU."""
+    outcome = simgpu("ops", "zero_stages", "--set", f"parallel.data_parallel={kind}", "--csv", tmp_path / "ops.csv")
+    assert outcome.code == 0, outcome.err
+    assert "module hooks" not in (tmp_path / "ops.csv").read_text()

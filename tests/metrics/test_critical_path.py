@@ -24,14 +24,14 @@ def chain(path):
     return [one for index, one in enumerate(met) if index == 0 or met[index - 1] != one]
 
 
-def check(timeline, path, *, gaps=False):
+def check(timeline, path):
     begin, end = timeline.window_ns
     assert path.links[0].start_ns == 0
     assert path.links[-1].end_ns == end - begin
     assert all(one.end_ns == other.start_ns for one, other in pairwise(path.links))
     assert all(sum(time for _, time in link.accounting) == link.duration_ns > 0 for link in path.links)
     assert sum(path.breakdown_ns.values()) == sum(path.rank_ns.values()) == end - begin
-    assert gaps or all(link.name != "gap" for link in path.links)
+    assert all(link.name != "gap" for link in path.links)
     assert path.links[0].released_by == "start"
     assert sum(one.links for one in path.stretches) == len(path.links)
 
@@ -40,9 +40,7 @@ def check(timeline, path, *, gaps=False):
 @given(scenarios())
 def test_every_link_begins_where_the_one_before_ends_and_they_sum_to_the_step(scenario):
     timeline = play_case(case_of(scenario), fold=False)
-    # where the CPU waits for every kernel, its thread cannot always be followed back: that part is named a gap
-    blocking = scenario.get("software", {}).get("cuda_launch_blocking", False)
-    check(timeline, critical_path(timeline), gaps=blocking)
+    check(timeline, critical_path(timeline))
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
