@@ -175,13 +175,17 @@ def collective(
     return sweep_collective(cluster, members, kind, wanted, dtype=dtype, nccl=nccl)
 
 
-def collective_table(path: str | Path) -> TableErrors:
+def collective_table(path: str | Path, *, topology: str | None = None, nccl: NcclSettings = CURRENT) -> TableErrors:
     """Price every row of a measured table and compare.
 
     Parameters
     ----------
     path : path
-        CSV; docs/collective.md has the columns.
+        CSV, docs/collective.md has the columns; with a topology the output of nccl-tests.
+    topology : str, optional
+        What nccl-tests ran on: bundled name, or path of a topology file.
+    nccl : NcclSettings
+        For the output of nccl-tests: version and settings.
 
     Returns
     -------
@@ -192,7 +196,12 @@ def collective_table(path: str | Path) -> TableErrors:
     ScenarioError
         When the file is no such table.
     """
-    table = read_collective_table(Path(path))
+    if topology is None:
+        table = read_collective_table(Path(path))
+    else:
+        from simgpu.config.collective_log import read_collective_log
+
+        table = read_collective_log(Path(path), topology, nccl)
     return price_table(table.rows, table.skipped)
 
 

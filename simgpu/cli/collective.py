@@ -64,9 +64,8 @@ def collective_command(
         Before anything is written.
     """
     if table is not None:
-        if kind is not None or options != CollectiveOptions() or plot is not None:
-            raise DestinationError("--table takes everything from its file; fix: give it no other option but --json")
-        table_command(table, json=json)
+        _check_table(kind, options, plot)
+        table_command(table, options, json=json)
         return
     if kind is None or options.topology is None:
         absent = "KIND" if kind is None else "--topology NAME"
@@ -137,13 +136,37 @@ def sweep_command(
     return sweep
 
 
-def table_command(table: str, *, json: str | None) -> TableErrors:
+def _check_table(kind: str | None, options: CollectiveOptions, plot: str | None) -> None:
+    """Refuse what a measured table says itself."""
+    if options.topology is None:
+        if kind is not None or options != CollectiveOptions() or plot is not None:
+            problem = "--table takes everything from its file; fix: give it no other option but --json"
+            raise DestinationError(f"{problem}, and --topology NAME with the output of nccl-tests")
+        return
+    told = replace(
+        CollectiveOptions(),
+        topology=options.topology,
+        algo=options.algo,
+        proto=options.proto,
+        nccl_version=options.nccl_version,
+        p2p_disable=options.p2p_disable,
+        ib_disable=options.ib_disable,
+        gdr_level=options.gdr_level,
+    )
+    if kind is not None or options != told or plot is not None:
+        problem = "--table with --topology takes collective, ranks, nodes and sizes from nccl-tests' output"
+        raise DestinationError(f"{problem}; fix: give it no other option but --json and NCCL's own")
+
+
+def table_command(table: str, options: CollectiveOptions, *, json: str | None) -> TableErrors:
     """Price every row of a measured table and print the errors by series.
 
     Parameters
     ----------
     table : str
-        Path of a CSV file.
+        Path of a CSV file, or with a topology of nccl-tests' output.
+    options : CollectiveOptions
+        Topology and NCCL's settings.
     json : str or None
         Output path as given.
 
@@ -161,7 +184,7 @@ def table_command(table: str, *, json: str | None) -> TableErrors:
 
     path = user_path(table)
     destination = choose_destination(stem="", html=None, no_html=True, json=json, inputs=[path])
-    found = collective_table(path)
+    found = collective_table(path, topology=options.topology, nccl=_nccl(options))
     text = _json(errors_to_json(found), destination.json, wanted=destination.json_to_stdout)
     print_errors(found, destination.console())
     if text is not None:
@@ -270,11 +293,11 @@ def _json(data: dict[str, Any], path: Path | None, *, wanted: bool) -> str | Non
 def _nccl(options: CollectiveOptions) -> NcclSettings:
     from simgpu.costs.collectives.settings import CURRENT
 
-    changed = {"algo": options.algo, "proto": options.proto, "version": options.nccl_version}
-    given = {name: value for name, value in changed.items() if value}
     return replace(
         CURRENT,
-        **given,
+        version=options.nccl_version or CURRENT.version,
+        algo=options.algo,
+        proto=options.proto,
         p2p_disable=options.p2p_disable,
         ib_disable=options.ib_disable,
         net_gdr_level=options.gdr_level,

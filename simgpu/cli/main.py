@@ -247,7 +247,9 @@ def collective(
     gdr_level: Annotated[str, typer.Option("--net-gdr-level", metavar="LEVEL", help="NCCL_NET_GDR_LEVEL.")] = "",
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="FILE.csv", help="Price every row of a measured table instead."),
+        typer.Option(
+            "--table", metavar="FILE", help="Price a measured table (CSV; with -t nccl-tests' output) instead."
+        ),
     ] = None,
     json: _Json = None,
     plot: Annotated[

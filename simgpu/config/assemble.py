@@ -10,7 +10,7 @@ from simgpu.config.inputs import Inputs
 from simgpu.config.layout import plan_layout
 from simgpu.config.link_disorder import disorder_links
 from simgpu.config.magnitude import check_magnitude
-from simgpu.config.nccl_choice import nccl_settings
+from simgpu.config.nccl_choice import measured_groups, nccl_choice
 from simgpu.config.op_costs import op_costs
 from simgpu.config.pipeline_choice import check_microbatches
 from simgpu.config.rank_disorder import disorder_ranks
@@ -50,7 +50,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     scenario = check_structure(findings)
     if scenario is None:
         return None
-    nccl = nccl_settings(scenario, findings)
+    nccl = nccl_choice(scenario, inputs, findings)
     model = inputs.model(scenario.model, findings) if findings.sound("model") else None
     cluster, perturbation = None, UNDISTURBED
     if findings.sound("cluster"):
@@ -107,13 +107,19 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         training=training,
         strategy=strategy,
         network_free=scenario.network == "free",
-        nccl=nccl,
+        nccl=nccl.settings,
         costs=costs,
         software=software,
         perturbation=perturbation,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
-        warnings=(*_warnings(scenario, training, strategy), *_token_note(model), *inputs.warnings(scenario.model)),
+        warnings=(
+            *_warnings(scenario, training, strategy),
+            *_token_note(model),
+            *inputs.warnings(scenario.model),
+            *nccl.notes,
+            *measured_groups(nccl.settings, cluster),
+        ),
     )
     return with_timed_schedule(case)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, Tag
 
 from simgpu.config.block import Block
 from simgpu.config.power import Watts
@@ -14,6 +14,11 @@ _Preset = Annotated[
     Literal["eager", "megatron-2021", "megatron-2022", "megatron-2023", "composer-2023", "flash", "te", "compile"],
     ANY_CASE,
 ]
+
+
+def _listed(value: Any) -> Any:
+    """Take one name for a list of one."""
+    return [value] if isinstance(value, str) else value
 
 
 class NcclBlock(Block):
@@ -38,6 +43,9 @@ class NetworkBlock(Block):
 
     nccl: NcclBlock | None = None
     """NCCL's version and environment variables."""
+    logs: Annotated[list[Text], BeforeValidator(_listed)] | None = None
+    """Files (relative to this file) of the machine itself: output of nccl-tests, whose times go before the model, and
+    NCCL's own log (NCCL_DEBUG=INFO), whose version and settings hold where network.nccl does not say otherwise."""
 
 
 class SoftwareBlock(Block):

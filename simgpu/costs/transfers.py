@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, overload
 
 from simgpu.costs.collectives.knee import Knee, measured_send, staged
@@ -81,7 +83,13 @@ def collective(
         return _FREE
     if not shape.root:
         members = tuple(sorted(members))
-    return price(as_set(cluster, nccl), members, kind, bytes, nccl, measured)
+    prepared = as_set(cluster, nccl)
+    found = price(prepared, members, kind, bytes, nccl, measured)
+    if nccl.measured is None or not measured:
+        return found
+    whole = partial(_whole_ns, prepared, members, kind, nccl)
+    nodes = len({cluster.node_of(rank) for rank in members})
+    return _as_measured(prepared, found, nccl.measured.time_ns(kind, len(members), nodes, bytes, whole))
 
 
 def point_to_point(
@@ -128,12 +136,12 @@ def point_to_point(
     """
     if bytes < 0:
         raise ProgramError(f"a send of {bytes} bytes was asked for")
-    found_at, cluster = cluster.memo, as_set(cluster, nccl)
+    given, cluster = cluster, as_set(cluster, nccl)
     route = cluster.route(source, target)
     if not route.links or bytes == 0:
         return _FREE
     key = ("send", source, target, bytes, nccl, measured)
-    found: TransferCost | None = found_at.get(key)
+    found: TransferCost | None = given.memo.get(key)
     if found is None:
         loads = loads_on(cluster.routes(source, target), bytes)
         link_ns, bottleneck = slowest_link(cluster, loads)
@@ -144,7 +152,7 @@ def point_to_point(
         else:
             start_ns, share = send_start_ns(cluster, source, route)
             stream_ns = link_ns / share
-        found = found_at[key] = transfer(
+        found = transfer(
             loads,
             total_ns=start_ns + stream_ns,
             stream_ns=stream_ns,
@@ -152,6 +160,16 @@ def point_to_point(
             source="constructed" if knee is None else "measured",
             bottleneck=bottleneck,
         )
+        if nccl.measured is not None and measured:
+            nodes = len({cluster.node_of(rank) for rank in (source, target)})
+            plain = replace(nccl, measured=None)
+
+            def whole_ns(size: int) -> int:
+                cost = point_to_point(given, source, target, size, plain)
+                return cost.latency_ns + cost.stream_ns
+
+            found = _as_measured(cluster, found, nccl.measured.time_ns("send_recv", 2, nodes, bytes, whole_ns))
+        given.memo[key] = found
     return found
 
 
@@ -195,6 +213,24 @@ class ProgramLinks(Sequence[Link]):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         link = self.cluster.links[index]
         return Link(name=link.name, kind=link.kind, bytes_per_s=link.bytes_per_s)
+
+
+def _whole_ns(cluster: Cluster, members: tuple[int, ...], kind: str, nccl: NcclSettings, bytes: int) -> int:
+    cost = price(cluster, members, kind, bytes, nccl, measured=True)
+    return cost.latency_ns + cost.stream_ns
+
+
+def _as_measured(cluster: Cluster, cost: TransferCost, time_ns: float | None) -> TransferCost:
+    """Give a price the time that was measured on the machine; latency and bandwidth keep their shares of it.
+
+    No link carries more than it can: a time below that of the links is theirs.
+    """
+    modelled_ns = cost.latency_ns + cost.stream_ns
+    if time_ns is None or not modelled_ns:
+        return cost
+    link_ns, _ = slowest_link(cluster, {load.link: load.bytes for load in cost.loads})
+    stream_ns = math.ceil(max(time_ns * cost.stream_ns / modelled_ns, link_ns))
+    return replace(cost, latency_ns=max(0, round(time_ns) - stream_ns), stream_ns=stream_ns, source="measured")
 
 
 def _measured(cluster: Cluster, source: int, route: Route) -> Knee | None:

@@ -201,3 +201,36 @@ def test_real_tables_are_priced_or_skipped_row_by_row(simgpu, name):
     assert not [one for one in found["skipped"] if "bundled" in one["reason"]]
     priced = {one["id"] for one in found["series"]}
     assert not [name for name in priced if name.startswith(("galvatron", "mooncake", "deepep"))]
+
+
+NCCL_TESTS = """# nThread 1 nGpus 2 minBytes 8 maxBytes 1 step: 2(factor) warmup iters: 5 iters: 20
+#  Rank  0 Group  0 Pid 7 on box device  0 [0x07] NVIDIA A100-SXM4-80GB
+#  Rank  1 Group  0 Pid 7 on box device  1 [0x0b] NVIDIA A100-SXM4-80GB
+ 1048576 262144 float sum -1 30.0 1.0 1.0 0 25.0 1.0 1.0 0
+ 1073741824 268435456 float sum -1 5000.0 1.0 1.0 0 5000.0 1.0 1.0 0
+"""
+
+
+def test_output_of_nccl_tests_is_compared_on_a_topology(simgpu, tmp_path):
+    path = tmp_path / "all_reduce.log"
+    path.write_text(NCCL_TESTS)
+    outcome = simgpu("collective", "--table", str(path), "-t", "dgx-a100", "--json", "-")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert [(one["id"], one["n"]) for one in found["series"]] == [("all_reduce, 2 ranks on 1 node", 2)]
+    assert found["mape"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--nodes", "2"], "takes collective, ranks, nodes and sizes from nccl-tests' output"),
+        (["--plot", "x.html"], "takes collective, ranks, nodes and sizes from nccl-tests' output"),
+    ],
+)
+def test_what_the_output_says_itself_is_refused(simgpu, tmp_path, options, told):
+    path = tmp_path / "all_reduce.log"
+    path.write_text(NCCL_TESTS)
+    outcome = simgpu("collective", "--table", str(path), "-t", "dgx-a100", *options)
+    assert outcome.code == 2
+    assert told in " ".join(outcome.err.split())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from simgpu.costs.collectives.measured_groups import MeasuredCollectives
 from simgpu.errors import ProgramError
 
 ALGORITHM_NAMES: Final[Mapping[str, str]] = {
@@ -51,6 +52,8 @@ class NcclSettings:
         NCCL_NET_GDR_LEVEL: farthest path between a GPU and a NIC over which the NIC reads GPU memory itself:
         ``LOC`` (never), ``PIX``, ``PXB``, ``PHB`` or ``SYS``; farther ones are staged in host memory. Empty where every
         card that allows it is reached directly.
+    measured : MeasuredCollectives or None
+        Times that were measured on the machine itself.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class NcclSettings:
     p2p_disable: bool = False
     ib_disable: bool = False
     net_gdr_level: str = ""
+    measured: MeasuredCollectives | None = None
 
     def __post_init__(self) -> None:
         if not _VERSION.fullmatch(self.version):

@@ -1,0 +1,243 @@
+"""What NCCL and nccl-tests print: measured times, and what NCCL says of itself under ``NCCL_DEBUG=INFO``."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from simgpu.errors import Issue, ScenarioError
+
+_KINDS: Final[Mapping[str, str]] = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "alltoall": "all_to_all",
+    "sendrecv": "send_recv",
+}
+_NAMED: Final = re.compile(
+    r"(?<![a-z])(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|send_?recv)(?![a-z])", re.IGNORECASE
+)
+_PREFIX: Final = re.compile(r"^\[\d+,\d+\]<std\w+>:\s?")  # mpirun --tag-output
+_BEGIN: Final = re.compile(r"^#\s*nThread\s+\d+\s+nGpus\s+\d+")
+_RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)")
+_PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
+_GZIP: Final = b"\x1f\x8b"
+_LONGEST_LINE: Final = 1 << 16  # bytes; what follows is taken as another line
+_MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place
+_VERSION: Final = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
+_SET: Final = re.compile(r"\b(NCCL_\w+) set (?:by environment )?to (\S+)")
+_NETWORK: Final = re.compile(r"Using network (\S+)")
+_CHANNEL: Final = re.compile(r"Channel \d+(?:/\d+)? : .* via (\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclTest:
+    """One program of nccl-tests on one set of ranks.
+
+    Parameters
+    ----------
+    kind : str
+        SimGPU's name of the collective; empty when neither the text nor the file's name tells.
+    ranks, nodes : int
+    times_us : mapping of int to float
+        Microseconds by size in bytes, as nccl-tests counts it: in place where that was run, else out of place; the
+        median where a size was run several times.
+    """
+
+    kind: str
+    ranks: int
+    nodes: int
+    times_us: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclLog:
+    """What a file holds.
+
+    Parameters
+    ----------
+    source : str
+    tests : tuple of NcclTest
+    version : str
+        Of NCCL, or empty.
+    environment : mapping of str to str
+        NCCL's variables that were set.
+    network : str
+        ``IB``, ``Socket``, a plugin's name, or empty.
+    ways : frozenset of str
+        How channels go: ``P2P``, ``SHM``, ``NET``, ``NET/GDRDMA``.
+    """
+
+    source: str
+    tests: tuple[NcclTest, ...]
+    version: str
+    environment: Mapping[str, str]
+    network: str
+    ways: frozenset[str]
+
+
+def read_nccl_log(path: Path) -> NcclLog:
+    r"""Read the output of nccl-tests, or of any job under ``NCCL_DEBUG=INFO``, or of both.
+
+    Parameters
+    ----------
+    path : Path
+        Text, plain or ``.gz``.
+
+    Returns
+    -------
+    NcclLog
+
+    Raises
+    ------
+    ScenarioError
+        When the file cannot be read, or neither NCCL nor nccl-tests wrote any of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> text = '''# nThread 1 nGpus 2 minBytes 8 maxBytes 8
+    ... #  Rank  0 Pid 7 on box device  0 [0x07] A100
+    ... #  Rank  1 Pid 7 on box device  1 [0x0b] A100
+    ...  1048576  262144  float  sum  -1  20.0  52.4  52.4  0  21.0  49.9  49.9  0
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "all_reduce.log"
+    ...     _ = path.write_text(text)
+    ...     read_nccl_log(path).tests
+    (NcclTest(kind='all_reduce', ranks=2, nodes=1, times_us={1048576: 21.0}),)
+    """
+    source = str(path)
+    reader = _Reader(name=path.name)
+    try:
+        for line in _lines(path):
+            reader.line(_PREFIX.sub("", line))
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise ScenarioError([Issue(field="", problem=problem, file=source)]) from None
+    except (EOFError, zlib.error):
+        problem = "cannot be read: its compression is damaged or cut off"
+        raise ScenarioError([Issue(field="", problem=problem, file=source)]) from None
+    reader.close()
+    if not (reader.tests or reader.version or reader.environment or reader.ways or reader.network):
+        problem = "holds neither a table of nccl-tests nor a line of NCCL's own log"
+        fix = "give the output of all_reduce_perf and the like, or of a job under NCCL_DEBUG=INFO"
+        raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=source)])
+    return NcclLog(
+        source=source,
+        tests=tuple(reader.tests),
+        version=reader.version,
+        environment=reader.environment,
+        network=reader.network,
+        ways=frozenset(reader.ways),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    name: str
+    tests: list[NcclTest] = field(default_factory=list)
+    version: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    network: str = ""
+    ways: set[str] = field(default_factory=set)
+    program: str = ""  # the last that was named
+    hosts: dict[str, str] = field(default_factory=dict)  # by rank
+    times_us: dict[int, list[float]] = field(default_factory=dict)
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        if _BEGIN.match(line):
+            self.close()
+        named = _PROGRAM.search(line)
+        if named and kind_in(named[1]):
+            self.close()  # it is announced before its table
+            self.program = kind_in(named[1])
+        rank = _RANK.match(line)
+        if rank:
+            self.hosts[rank[1]] = rank[2]
+            return
+        row = _row(line)
+        if row is not None and self.hosts:
+            self.times_us.setdefault(row[0], []).append(row[1])
+            return
+        if "NCCL" in line:
+            self._own(line)
+
+    def close(self) -> None:
+        """End a table of nccl-tests."""
+        if self.times_us:
+            self.tests.append(
+                NcclTest(
+                    kind=self.program or kind_in(self.name),
+                    ranks=len(self.hosts),
+                    nodes=len(set(self.hosts.values())),
+                    times_us={size: median(times) for size, times in sorted(self.times_us.items())},
+                )
+            )
+        self.hosts, self.times_us = {}, {}
+
+    def _own(self, line: str) -> None:
+        version = _VERSION.search(line)
+        if version:
+            self.version = version[1]
+        variable = _SET.search(line)
+        if variable:
+            self.environment[variable[1]] = variable[2].rstrip(".,;")
+        network = _NETWORK.search(line)
+        if network:
+            self.network = network[1]
+        channel = _CHANNEL.search(line)
+        if channel:
+            way = channel[1].split("/")[0]
+            self.ways.add("NET/GDRDMA" if way == "NET" and "GDRDMA" in channel[1] else way)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as plain:
+        packed = plain.read(len(_GZIP)) == _GZIP
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        while line := stream.readline(_LONGEST_LINE):
+            yield line.decode("utf-8", errors="replace").rstrip("\r\n")
+
+
+def kind_in(text: str) -> str:
+    """Find the collective that a program or a file is named after; empty when none or several are.
+
+    Examples
+    --------
+    >>> kind_in("superbench-nccl_allgather.log"), kind_in("all_reduce_perf"), kind_in("results.txt")
+    ('all_gather', 'all_reduce', '')
+    """
+    found = {_KINDS[word.lower().replace("_", "")] for word in _NAMED.findall(text)}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _row(line: str) -> tuple[int, float] | None:
+    """Size and microseconds of a row of nccl-tests; None for what is none, or was cut off, or moved nothing."""
+    words = line.split()
+    if len(words) < 3 + _MEASURED or not (words[0].isdigit() and words[1].isdigit() and words[2].isalnum()):
+        return None
+    times = [_positive(word) for word in _times(words[-_MEASURED:])]
+    found = times[1] if times[1] is not None else times[0]
+    return None if found is None or words[0] == "0" else (int(words[0]), found)
+
+
+def _times(measured: list[str]) -> Iterator[str]:
+    yield measured[0]
+    yield measured[_MEASURED // 2]
+
+
+def _positive(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
