@@ -437,12 +437,15 @@ def trace(
     ] = None,
     set_: _Set = None,
     json: _Json = None,
+    ops: Annotated[
+        str | None, typer.Option("--ops", metavar="FILE.csv", help="Write measured products and attention as a table.")
+    ] = None,
 ) -> None:
     """Break real steps down, from the PyTorch profiler's traces; and compare them with a simulated one (--against)."""
     with guarded():
         from simgpu.cli.trace import trace_command
 
-        trace_command(files, step=step, against=against, case=case, overrides=set_ or (), json=json)
+        trace_command(files, step=step, against=against, case=case, overrides=set_ or (), json=json, ops=ops)
 
 
 def _play(

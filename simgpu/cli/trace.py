@@ -14,8 +14,11 @@ from simgpu.io.user_path import user_path
 from simgpu.metrics.trace_report import TracedRank, TraceReport, as_traced, report_traces, traces_to_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
+    from simgpu.config.traced_table import TracedTable
     from simgpu.metrics.report import Report
 
 _MOST_COLUMNS: Final = 4  # more ranks than that: the mean, the fastest and the slowest
@@ -35,6 +38,7 @@ def trace_command(
     case: str | None,
     overrides: Sequence[str],
     json: str | None,
+    ops: str | None = None,
 ) -> TraceReport:
     """Read traces of one job, break their steps down, and print them.
 
@@ -52,6 +56,8 @@ def trace_command(
         ``a.b=value`` settings for it.
     json : str or None
         Output path as given.
+    ops : str or None
+        Where to write a table of the measured matrix products and attention.
 
     Returns
     -------
@@ -66,7 +72,7 @@ def trace_command(
     from simgpu.io.text_file import write_text
 
     paths = trace_files([user_path(file) for file in files])
-    destination = choose_destination(stem="", html=None, no_html=True, json=json, inputs=paths)
+    destination = choose_destination(stem="", html=ops, no_html=ops is None, json=json, inputs=paths, option="--ops")
     if (overrides or case is not None) and against is None:
         raise DestinationError("--set and --case belong to the scenario of --against; fix: give one")
     traces = []
@@ -84,13 +90,48 @@ def trace_command(
     data = traces_to_json(report)
     if simulated is not None:
         data["simulated"] = _beside(report, simulated)
+    table = None if destination.html is None else _ops(report, paths)
     text = to_json(data) if json is not None else ""
     if destination.json is not None:
         write_text(destination.json, text)
-    _print(report, simulated, destination.console())
+    console = destination.console()
+    _print(report, simulated, console)
+    if destination.html is not None and table is not None:
+        _write_ops(table, destination.html, console)
     if destination.json_to_stdout:
         print(text, end="")
     return report
+
+
+def _ops(report: TraceReport, paths: Sequence[Path]) -> TracedTable:
+    """Gather the ops of all files; refuse a table without a row."""
+    from simgpu.config.traced_table import traced_table
+    from simgpu.io.kineto_ops import read_kineto_ops
+
+    devices = [rank.trace.device for rank in report.ranks]
+    with watched(len(paths)) as watch:
+        found = []
+        for path, device in zip(paths, devices, strict=True):
+            watch.begin(f"ops of {path.name}")
+            found.append((device, read_kineto_ops(path)))
+    table = traced_table(found)
+    if not table.rows:
+        reasons = "; ".join(f"{count:,} calls: {reason}" for reason, count in table.left.items())
+        reason = reasons or "there is no call of aten::mm, addmm, bmm, baddbmm or flash attention with a kernel"
+        raise DestinationError(f"--ops: these traces tell no op's shape and time: {reason}")
+    return table
+
+
+def _write_ops(table: TracedTable, path: Path, console: Console) -> None:
+    from simgpu.config.op_table import COLUMNS
+    from simgpu.io.op_table import op_table_text
+    from simgpu.io.text_file import write_text
+
+    write_text(path, op_table_text(table.rows, COLUMNS))
+    told = f"{len(table.rows)} shape{'s' * (len(table.rows) != 1)} of {table.calls:,} calls"
+    console.print(f"Measured ops: {path} ({told}), for costs.table", markup=False, soft_wrap=True)
+    for reason, count in table.left.items():
+        console.print(f"left out: {count:,} call{'s' * (count != 1)}: {reason}", markup=False, soft_wrap=True)
 
 
 def _only(report: TraceReport, step: str) -> TraceReport:

@@ -14,7 +14,9 @@ from simgpu.metrics.rank_trace import GpuEvent, RankTrace
 
 TRACE_ENDINGS: Final = (".json", ".json.gz", ".json.xz", ".trace", ".gz", ".xz")
 _GPU: Final = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "copy", "memset": "copy"}
-_LAUNCH: Final = ("cuda_runtime", "runtime", "cuda_driver", "hip_runtime")
+LAUNCH: Final = ("cuda_runtime", "runtime", "cuda_driver", "hip_runtime")
+"""Categories of the CPU's calls that launch work."""
+
 _OP_CLASSES: Final = frozenset(("gemm", "attention", "memory_bound", "recompute", "optimizer"))
 
 
@@ -79,7 +81,7 @@ def read_kineto(path: Path) -> RankTrace:
         name = str(event.get("name", ""))
         if category in _GPU:
             device.append(event)
-        elif category in _LAUNCH:
+        elif category in LAUNCH:
             number = _arguments(event).get("correlation")
             if isinstance(number, int):
                 launches[number] = _ns(event["ts"])
