@@ -62,7 +62,7 @@ def launch_remedies(case: Case) -> tuple[Remedy, ...]:
     """
     host, training = case.software.host, case.training
     size, half = 2 * training.micro_batch_size, training.accumulation // 2
-    halved = training.accumulation % 2 == 0 and _accepted(case.strategy, half)
+    halved = training.accumulation % 2 == 0 and accepted(case.strategy, half)
     graphs = replace(case.software, host=replace(host, cuda_graphs=True, launch_blocking=False))
     larger = replace(training, micro_batch_size=size, accumulation=half if halved else training.accumulation)
     found = [Remedy(text=f"training.micro_batch_size: {size}", case=replace(case, training=larger))]
@@ -79,16 +79,16 @@ def _changes(case: Case) -> Iterator[tuple[str, Change]]:
     if strategy.dp > 1 and strategy.data_parallel not in SHARDED_WEIGHTS and real:
         yield "parallel.data_parallel: fsdp", _with_fsdp
     leaner = replace(strategy, schedule=LEANER.get(strategy.schedule, strategy.schedule))
-    if strategy.pp > 1 and leaner != strategy and _accepted(leaner, training.accumulation):
+    if strategy.pp > 1 and leaner != strategy and accepted(leaner, training.accumulation):
         yield f"parallel.schedule: {leaner.schedule}", _with_leaner_schedule
     microbatches = training.micro_batch_size * training.accumulation
-    if training.micro_batch_size > 1 and microbatches <= MOST_MICROBATCHES and _accepted(strategy, microbatches):
+    if training.micro_batch_size > 1 and microbatches <= MOST_MICROBATCHES and accepted(strategy, microbatches):
         yield "training.micro_batch_size: 1", _with_single_sequences
     if training.recompute != "full" and real:
         yield "training.recompute: full", _with_recompute
 
 
-def _accepted(strategy: Strategy, microbatches: int) -> bool:
+def accepted(strategy: Strategy, microbatches: int) -> bool:
     """Whether a pipeline can have so many micro-batches; a schedule from a file has a number of its own."""
     if strategy.pp == 1:
         return True

@@ -448,6 +448,29 @@ def trace(
         trace_command(files, step=step, against=against, case=case, overrides=set_ or (), json=json, ops=ops)
 
 
+@app.command()
+def check(
+    file: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="Scenario of the real run, with --case where needed.")
+    ],
+    trace: Annotated[
+        list[str] | None, typer.Option("--trace", metavar="PATH", help="Profiler traces, or a folder. May be repeated.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="FILE", help="Log of the training program with its step times.")
+    ] = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="N", help="Only ProfilerStep#N of the traces.")] = None,
+    case: Annotated[str | None, typer.Option("--case", metavar="NAME", help="Which of the variants.")] = None,
+    set_: _Set = None,
+    json: _Json = None,
+) -> None:
+    """Lay a real step beside the predicted one and name what would explain the difference."""
+    with guarded():
+        from simgpu.cli.check import check_command
+
+        check_command(file, traces=trace or (), log=log, step=step, case=case, overrides=set_ or (), json=json)
+
+
 def _play(
     files: list[str],
     set_: list[str] | None,

@@ -82,7 +82,7 @@ def trace_command(
             traces.append(read_kineto(path))
     report = report_traces(traces)
     if step is not None:
-        report = _only(report, step)
+        report = only_step(report, step)
     if not any(rank.steps for rank in report.ranks):
         reasons = "; ".join(f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings)
         raise DestinationError(f"nothing in these traces ran on a GPU: {reasons}")
@@ -134,7 +134,14 @@ def _write_ops(table: TracedTable, path: Path, console: Console) -> None:
         console.print(f"left out: {count:,} call{'s' * (count != 1)}: {reason}", markup=False, soft_wrap=True)
 
 
-def _only(report: TraceReport, step: str) -> TraceReport:
+def only_step(report: TraceReport, step: str) -> TraceReport:
+    """Keep one step of every rank.
+
+    Raises
+    ------
+    DestinationError
+        When no trace has it.
+    """
     wanted = step.removeprefix("ProfilerStep#")
     names = {found.name for rank in report.ranks for found in rank.steps}
     if f"ProfilerStep#{wanted}" not in names:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +10,7 @@ from statistics import median
 from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.log_lines import log_lines
 
 _KINDS: Final[Mapping[str, str]] = {
     "allreduce": "all_reduce",
@@ -28,8 +27,6 @@ _PREFIX: Final = re.compile(r"^\[\d+,\d+\]<std\w+>:\s?")  # mpirun --tag-output
 _BEGIN: Final = re.compile(r"^#\s*nThread\s+\d+\s+nGpus\s+\d+")
 _RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)")
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
-_GZIP: Final = b"\x1f\x8b"
-_LONGEST_LINE: Final = 1 << 16  # bytes; what follows is taken as another line
 _MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _SET: Final = re.compile(r"\b(NCCL_\w+) set (?:by environment )?to (\S+)")
@@ -116,15 +113,8 @@ def read_nccl_log(path: Path) -> NcclLog:
     """
     source = str(path)
     reader = _Reader(name=path.name)
-    try:
-        for line in _lines(path):
-            reader.line(_PREFIX.sub("", line))
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
-        raise ScenarioError([Issue(field="", problem=problem, file=source)]) from None
-    except (EOFError, zlib.error):
-        problem = "cannot be read: its compression is damaged or cut off"
-        raise ScenarioError([Issue(field="", problem=problem, file=source)]) from None
+    for line in log_lines(path):
+        reader.line(_PREFIX.sub("", line))
     reader.close()
     if not (reader.tests or reader.version or reader.environment or reader.ways or reader.network):
         problem = "holds neither a table of nccl-tests nor a line of NCCL's own log"
@@ -198,14 +188,6 @@ class _Reader:
         if channel:
             way = channel[1].split("/")[0]
             self.ways.add("NET/GDRDMA" if way == "NET" and "GDRDMA" in channel[1] else way)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as plain:
-        packed = plain.read(len(_GZIP)) == _GZIP
-    with gzip.open(path) if packed else path.open("rb") as stream:
-        while line := stream.readline(_LONGEST_LINE):
-            yield line.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
 def kind_in(text: str) -> str:

@@ -1,0 +1,294 @@
+"""Where a real step and the predicted one differ most, and what would explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from simgpu.api import facts, play_case
+from simgpu.checks.causes import COMPUTE, Cause, causes
+from simgpu.config.case import Case
+from simgpu.metrics.summary import summarize
+from simgpu.metrics.trace_breakdown import TRACE_CLASSES
+from simgpu.metrics.trace_report import TraceReport, as_traced
+
+MOST: Final = 3
+"""Differences that are named."""
+
+_SMALL: Final = 0.01  # of the step: no difference
+_EXPLAINS: Final = 0.3  # of a difference, at the least
+_SLOWER: Final = 1.05  # times the median, of a rank that the others wait for
+_ALIKE: Final = 0.08  # around the mean factor, of classes that are off by the same one
+_WEIGHTY: Final = 0.05  # of the step, of classes that say something about the clock
+
+_HINTS: Final[Mapping[str, str]] = {
+    "compute.gemm": "products in another number format (fp32 or TF32 instead of bf16?) or of other shapes: "
+    "simgpu trace --ops writes what they took, for costs.table",
+    "compute.attention": "another attention kernel: software and attn_implementation say which one is meant",
+    "compute.memory_bound": "kernels that are fused in one of the two only: see software, and simgpu ops",
+    "compute.recompute": "another setting of activation checkpointing: see training.recompute",
+    "compute.optimizer": "another implementation of the optimizer: software.optimizer is fused, foreach or for_loop",
+    "exposed": "links at another rate than the topology's, or less overlap: measure with nccl-tests, see network.logs",
+    "exposed+wait": "links at another rate than the topology's, less overlap, or waiting for other ranks: trace all "
+    "ranks to tell them apart",
+    "wait": "ranks that come late: unequal work, a slow rank, a data loader",
+    "host": "the CPU needs longer to issue work than was assumed: see software.host_issue_ns",
+    "unattributed": "idle time that neither the GPU nor the CPU accounts for: a data loader, a checkpoint, a "
+    "synchronisation such as .item()",
+}
+_OVER: Final = "predicted for longer than it was: put the measured figures in (costs.table, network.logs)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A cause, simulated.
+
+    Parameters
+    ----------
+    cause : Cause
+    step_time_ns : float
+        Of the case in that state.
+    share : float
+        Part of the difference that it accounts for, up to 1.
+    """
+
+    cause: Cause
+    step_time_ns: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One class of the step.
+
+    Parameters
+    ----------
+    op_class : str
+        A class of TRACE_CLASSES, or ``step`` where only the whole was measured.
+    measured_ns, predicted_ns : float
+    hint : str
+        The usual reason.
+    explained : tuple of Explained
+        Simulated causes, the best first.
+    """
+
+    op_class: str
+    measured_ns: float
+    predicted_ns: float
+    hint: str
+    explained: tuple[Explained, ...]
+
+    @property
+    def ns(self) -> float:
+        """Measured less predicted."""
+        return self.measured_ns - self.predicted_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCheck:
+    """A measured step beside the predicted one.
+
+    Parameters
+    ----------
+    name : str
+        Of the case.
+    measured_ns, predicted_ns : float
+        The whole step.
+    measured, predicted : mapping of str to float
+        Nanoseconds by TRACE_CLASSES; empty where only the whole was measured.
+    differences : tuple of Difference
+        The largest ones above a hundredth of the step, largest first, at most `MOST`.
+    """
+
+    name: str
+    measured_ns: float
+    predicted_ns: float
+    measured: Mapping[str, float]
+    predicted: Mapping[str, float]
+    differences: tuple[Difference, ...]
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one: negative when the real step is slower."""
+        return self.predicted_ns / self.measured_ns - 1
+
+
+def check_traces(case: Case, report: TraceReport) -> StepCheck:
+    """Lay traced steps beside the predicted one, class by class.
+
+    Parameters
+    ----------
+    case : Case
+    report : TraceReport
+        With at least one step.
+
+    Returns
+    -------
+    StepCheck
+    """
+    measured = report.breakdown_ns
+    played = _Played(known=measured)
+    predicted = played.breakdown(case)
+    step_ns = sum(measured.values())
+    apart = sorted(TRACE_CLASSES, key=lambda name: -abs(measured[name] - predicted[name]))
+    largest = [name for name in apart if abs(measured[name] - predicted[name]) > _SMALL * step_ns][:MOST]
+    listed = causes(case, **_slowest(report))
+    factor = _same_factor(measured, predicted, step_ns)
+    differences = []
+    for name in largest:
+        found = [
+            one
+            for cause in listed
+            if name in cause.classes and (one := played.explain(cause, name, predicted)) is not None
+        ]
+        hint = _HINTS[name] if measured[name] > predicted[name] else _OVER
+        if name in COMPUTE and factor is not None:
+            hint = f"all kernels take {factor:.2f} times as long: a power limit, heat, or another card than was meant"
+        differences.append(
+            Difference(
+                op_class=name,
+                measured_ns=measured[name],
+                predicted_ns=predicted[name],
+                hint=hint,
+                explained=tuple(sorted(found, key=lambda one: -one.share)),
+            )
+        )
+    return StepCheck(
+        name=case.name,
+        measured_ns=step_ns,
+        predicted_ns=sum(predicted.values()),
+        measured=measured,
+        predicted=predicted,
+        differences=tuple(differences),
+    )
+
+
+def check_step(case: Case, measured_ns: float) -> StepCheck:
+    """Compare a step time alone, and find the causes that would explain the difference.
+
+    Parameters
+    ----------
+    case : Case
+    measured_ns : float, nanoseconds
+
+    Returns
+    -------
+    StepCheck
+        Without classes.
+    """
+    played = _Played(known={"exposed": 1.0})
+    predicted_ns = sum(played.breakdown(case).values())
+    differences: tuple[Difference, ...] = ()
+    if abs(measured_ns - predicted_ns) > _SMALL * measured_ns:
+        found = []
+        for cause in causes(case):
+            step_ns = sum(played.breakdown(cause.case).values())
+            share = 1 - abs(measured_ns - step_ns) / abs(measured_ns - predicted_ns)
+            if share >= _EXPLAINS:
+                found.append(Explained(cause=cause, step_time_ns=step_ns, share=share))
+        best = tuple(sorted(found, key=lambda one: -one.share))[:MOST]
+        hint = "a trace of the step tells which part of it differs: simgpu check --trace"
+        differences = (
+            Difference(op_class="step", measured_ns=measured_ns, predicted_ns=predicted_ns, hint=hint, explained=best),
+        )
+    return StepCheck(
+        name=case.name,
+        measured_ns=measured_ns,
+        predicted_ns=predicted_ns,
+        measured={},
+        predicted={},
+        differences=differences,
+    )
+
+
+def check_to_json(check: StepCheck) -> dict[str, Any]:
+    """Return a check as plain data for ``--json``.
+
+    Parameters
+    ----------
+    check : StepCheck
+
+    Returns
+    -------
+    dict
+    """
+    return {
+        "schema": 1,
+        "name": check.name,
+        "measured_ns": check.measured_ns,
+        "predicted_ns": check.predicted_ns,
+        "error": check.error,
+        "measured_breakdown_ns": dict(check.measured),
+        "predicted_breakdown_ns": dict(check.predicted),
+        "differences": [
+            {
+                "class": one.op_class,
+                "measured_ns": one.measured_ns,
+                "predicted_ns": one.predicted_ns,
+                "hint": one.hint,
+                "causes": [
+                    {
+                        "id": found.cause.name,
+                        "text": found.cause.text,
+                        "step_time_ns": found.step_time_ns,
+                        "share": found.share,
+                    }
+                    for found in one.explained
+                ],
+            }
+            for one in check.differences
+        ],
+    }
+
+
+class _Played:
+    """Breakdowns of cases, each simulated once, in the classes that the traces can tell."""
+
+    def __init__(self, known: Mapping[str, float]) -> None:
+        self._known = known
+        self._found: dict[str, dict[str, float]] = {}
+
+    def breakdown(self, case: Case) -> dict[str, float]:
+        return as_traced(summarize(play_case(case), facts(case)).breakdown_ns, self._known)
+
+    def explain(self, cause: Cause, name: str, predicted: Mapping[str, float]) -> Explained | None:
+        """Return a cause that brings a class closer to what was measured, and the whole step too."""
+        if cause.name not in self._found:
+            self._found[cause.name] = self.breakdown(cause.case)
+        found, measured = self._found[cause.name], self._known
+        before, after = abs(measured[name] - predicted[name]), abs(measured[name] - found[name])
+        share = (before - after) / before
+        if share < _EXPLAINS or _distance(measured, found) >= _distance(measured, predicted):
+            return None
+        return Explained(cause=cause, step_time_ns=sum(found.values()), share=share)
+
+
+def _distance(measured: Mapping[str, float], predicted: Mapping[str, float]) -> float:
+    return sum(abs(measured[name] - predicted[name]) for name in TRACE_CLASSES)
+
+
+def _slowest(report: TraceReport) -> dict[str, Any]:
+    """Rank whose kernels take much longer than the others', where traces of several ranks show one."""
+    work: dict[int, float] = {
+        rank.trace.rank: sum(rank.breakdown_ns[name] for name in COMPUTE)
+        for rank in report.ranks
+        if rank.steps and rank.trace.rank is not None
+    }
+    usual: float = median(work.values()) if len(work) > 1 else 0.0
+    if not usual:
+        return {}
+    rank, longest = max(work.items(), key=lambda item: item[1])
+    return {"slow_rank": rank, "slow_factor": longest / usual} if longest > _SLOWER * usual else {}
+
+
+def _same_factor(measured: Mapping[str, float], predicted: Mapping[str, float], step_ns: float) -> float | None:
+    """Return by how much all kinds of kernels are slower, where it is the same for all of them."""
+    weighty: Sequence[str] = [name for name in COMPUTE if predicted[name] > _WEIGHTY * step_ns]
+    if len(weighty) < 2:
+        return None
+    factors = [measured[name] / predicted[name] for name in weighty]
+    mean = sum(measured[name] for name in weighty) / sum(predicted[name] for name in weighty)
+    same = all(abs(factor / mean - 1) < _ALIKE for factor in factors)
+    return mean if same and mean > _SLOWER else None

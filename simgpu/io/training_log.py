@@ -1,0 +1,114 @@
+"""Step times in the logs of training programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from simgpu.errors import Issue, ScenarioError
+from simgpu.io.log_lines import log_lines
+
+_NUMBER: Final = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is multiplied by, and what it then is
+    "Megatron's elapsed time per iteration": (rf"elapsed time per iteration \(ms\):\s*{_NUMBER}", 1e-3, "step_s"),
+    "DeepSpeed's iter time": (rf"\biter time \(s\):\s*{_NUMBER}", 1.0, "step_s"),
+    "a step time": (rf"\bstep[ _]time\b[^0-9\n]{{0,12}}{_NUMBER}\s*s(?:ec|econds)?\b", 1.0, "step_s"),
+    "a step time in ms": (rf"\b(?:step[ _])?time\b[^0-9\n]{{0,12}}{_NUMBER}\s*ms\b", 1e-3, "step_s"),
+    "torchtitan's tps": (rf"\btps:\s*{_NUMBER}", 1.0, "tokens_per_s_per_gpu"),
+    "samples per second": (
+        rf"(?:(?<!RunningAvg)SamplesPerSec|samples[_/ ]per[_ ]second)\W{{1,4}}{_NUMBER}",
+        1.0,
+        "samples_per_s",
+    ),
+    "a progress bar": (rf"[\[ ,]{_NUMBER}s/it\b", 1.0, "step_s"),
+    "a progress bar of it/s": (rf"[\[ ,]{_NUMBER}it/s\b", -1.0, "step_s"),  # its reciprocal
+}
+_WARM_UP: Final = 0.1  # share of the first steps that is left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLog:
+    """What a log says about steps.
+
+    Parameters
+    ----------
+    source : str
+    form : str
+        How it says it, for people.
+    quantity : str
+        ``step_s``, ``samples_per_s`` or ``tokens_per_s_per_gpu``.
+    value : float
+        Median of the values, without the first tenth of them (at least one where there are several): the warm-up.
+    count : int
+        Values behind it.
+    """
+
+    source: str
+    form: str
+    quantity: str
+    value: float
+    count: int
+
+    def step_s(self, *, sequences: int, tokens_per_gpu: float) -> float:
+        """Seconds per step of a run of so many sequences, and so many tokens of each GPU, a step.
+
+        Examples
+        --------
+        >>> log = StepLog(source="x", form="", quantity="samples_per_s", value=8.0, count=3)
+        >>> log.step_s(sequences=32, tokens_per_gpu=4096)
+        4.0
+        """
+        if self.quantity == "samples_per_s":
+            return sequences / self.value
+        return tokens_per_gpu / self.value if self.quantity == "tokens_per_s_per_gpu" else self.value
+
+
+def read_training_log(path: Path) -> StepLog:
+    r"""Read how long steps took, in the first of the known forms that a log has.
+
+    Megatron's ``elapsed time per iteration (ms)``, DeepSpeed's ``iter time`` and ``SamplesPerSec``, torchtitan's
+    ``tps``, Hugging Face's ``train_samples_per_second``, a ``step time`` with its unit, and tqdm's ``s/it``.
+
+    Parameters
+    ----------
+    path : Path
+        Text, plain or ``.gz``.
+
+    Returns
+    -------
+    StepLog
+
+    Raises
+    ------
+    ScenarioError
+        When the file cannot be read, or says nothing of the kind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "train.log"
+    ...     _ = path.write_text("iter 10: loss 3.2, time 561.94ms\niter 11: loss 3.1, time 560.00ms\n")
+    ...     read_training_log(path).value
+    0.56
+    """
+    patterns = {form: re.compile(pattern, re.IGNORECASE) for form, (pattern, _, _) in _FORMS.items()}
+    found: dict[str, list[float]] = {}
+    for line in log_lines(path):
+        for form, pattern in patterns.items():
+            for text in pattern.findall(line):
+                value = float(text.replace(",", ""))
+                if value > 0:
+                    found.setdefault(form, []).append(value)
+    for form, (_, factor, quantity) in _FORMS.items():
+        values = found.get(form)
+        if values:
+            kept = values[max(1, round(len(values) * _WARM_UP)) if len(values) > 1 else 0 :]
+            value = median(1 / kept_one if factor < 0 else kept_one * factor for kept_one in kept)
+            return StepLog(source=path.name, form=form, quantity=quantity, value=value, count=len(kept))
+    problem = "does not say how long a step takes"
+    raise ScenarioError([Issue(field="", problem=problem, allowed=", ".join(_FORMS), file=str(path))])
