@@ -37,6 +37,10 @@ _Json = Annotated[
     ),
 ]
 _Rank = Annotated[int | None, typer.Option("--rank", metavar="R", help="Show this rank's own step as well.")]
+_Advice = Annotated[
+    bool | None,
+    typer.Option("--advice/--no-advice", help="Try the usual levers on runs that disappoint; small ones by default."),
+]
 _NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate every rank, even those proved alike.")]
 
 
@@ -73,9 +77,10 @@ def run(
         ),
     ] = None,
     no_what_if: Annotated[bool, typer.Option("--no-what-if", help="Look for no gains.")] = False,
+    advice: _Advice = None,
 ) -> None:
     """Simulate a scenario; with variants, compare them. Writes ./<scenario>.html."""
-    _play([file], set_, html, no_html, json, rank, no_fold, what_if=what_if, gains=not no_what_if)
+    _play([file], set_, html, no_html, json, rank, no_fold, what_if=what_if, gains=not no_what_if, advice=advice)
 
 
 @app.command()
@@ -87,9 +92,10 @@ def compare(
     json: _Json = None,
     rank: _Rank = None,
     no_fold: _NoFold = False,
+    advice: _Advice = None,
 ) -> None:
     """Simulate several scenarios and lay all their cases side by side. Writes ./compare.html."""
-    _play(files, set_, html, no_html, json, rank, no_fold)
+    _play(files, set_, html, no_html, json, rank, no_fold, advice=advice)
 
 
 @app.command()
@@ -482,6 +488,7 @@ def _play(
     *,
     what_if: str | None = None,
     gains: bool = False,
+    advice: bool | None = None,
 ) -> None:
     with guarded():
         from simgpu.cli.play import play_files
@@ -496,6 +503,7 @@ def _play(
             fold=not no_fold,
             what_if=what_if,
             gains=gains,
+            advice=advice,
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from simgpu.cli.destination import Destination, DestinationError, choose_destination
 from simgpu.cli.progress import watched
@@ -30,6 +31,7 @@ def play_files(
     fold: bool,
     what_if: str | None = None,
     gains: bool = False,
+    advice: bool | None = None,
 ) -> tuple[Report, ...]:
     """Load, simulate, print and write.
 
@@ -50,6 +52,8 @@ def play_files(
         Changes to play every case again with.
     gains : bool
         Look for the changes that gain most where none were asked for.
+    advice : bool or None
+        Try the usual levers on runs that disappoint; None for those that are quickly played.
 
     Returns
     -------
@@ -71,6 +75,9 @@ def play_files(
     reports = _simulate(cases, fold=fold)
     if gains or changes is not None:
         reports = _with_gains(cases, reports, changes, fold=fold)
+    if advice is not False:
+        drafts = [(data, _folder(scenario)) for scenario in scenarios for data in scenario.drafts]
+        reports = _with_advice(cases, reports, drafts, fold=fold, all_of_them=bool(advice))
     text = _write(reports, destination, title)
     print_report(reports, destination.console(), title=title, rank=rank)
     if destination.html is not None:
@@ -154,6 +161,34 @@ def _with_gains(
             )
             found.append(replace(report, what_ifs=gains))
     return tuple(found)
+
+
+def _folder(scenario: Scenario) -> Path:
+    return Path() if scenario.path is None else scenario.path.parent
+
+
+def _with_advice(
+    cases: Sequence[Case],
+    reports: Sequence[Report],
+    drafts: Sequence[tuple[Mapping[str, Any], Path]],
+    *,
+    fold: bool,
+    all_of_them: bool,
+) -> tuple[Report, ...]:
+    """Add to reports of runs that disappoint what the usual levers would give."""
+    from simgpu.advice import advise_runs
+    from simgpu.api import facts, play_case
+    from simgpu.metrics.summary import summarize
+
+    with watched(len(cases)) as watch:
+        return advise_runs(
+            cases,
+            reports,
+            drafts,
+            lambda case: summarize(play_case(case, fold=fold), facts(case)),
+            begin=lambda name: watch.begin(f"levers: {name}"),
+            all_of_them=all_of_them,
+        )
 
 
 def _write(reports: Sequence[Report], destination: Destination, title: str) -> str | None:

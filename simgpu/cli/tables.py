@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
+from simgpu.cli.advice_table import advice_table
 from simgpu.cli.grid import Grid, cell_width
 from simgpu.metrics.gain import gains_text
 from simgpu.units import format_bytes, format_time
@@ -76,6 +77,12 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
     for report in reports:
         if report.what_ifs:
             console.print(Text(f"{report.name}: what if: {gains_text(report.what_ifs)}"))
+    for report in reports:
+        if report.advice:
+            console.print(advice_table(report))
+        elif report.disappointments:
+            told = "none of the usual levers helps" if report.advice is not None else "--advice tries the usual levers"
+            console.print(Text(f"{report.name}: {'; '.join(report.disappointments)}; {told}"))
     for report in reports:
         if report.op_table is not None:
             console.print(Text(f"{report.name}: {report.op_table}; the rest from the model"))

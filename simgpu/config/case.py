@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simgpu.costs.choice import CATALOGUE, OpCosts
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
@@ -81,6 +82,8 @@ class Scenario:
         One per variant; one in all without variants.
     files : tuple of Path
         Every file that was read: the scenario's own, models and topologies.
+    drafts : tuple of mapping
+        What a file of each case alone would hold.
     """
 
     name: str
@@ -88,3 +91,4 @@ class Scenario:
     path: Path | None
     cases: tuple[Case, ...]
     files: tuple[Path, ...] = ()
+    drafts: tuple[Mapping[str, Any], ...] = ()

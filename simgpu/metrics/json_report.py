@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from simgpu.metrics.advice import advice_to_json
 from simgpu.metrics.gain import gains_to_json
 from simgpu.metrics.memory import allowances
 from simgpu.metrics.report import RankReport, Report
@@ -45,6 +46,8 @@ def _run(report: Report) -> dict[str, Any]:
         "warnings": list(report.warnings),
         "critical_path": None if report.critical_path is None else report.critical_path.to_json(),
         "what_ifs": gains_to_json(report.what_ifs),
+        "disappointments": list(report.disappointments),
+        "advice": None if report.advice is None else advice_to_json(report.advice),
         "gpu_hours": report.gpu_hours,
         "cost": report.cost,
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simgpu.metrics.activity import Bar
+from simgpu.metrics.advice import Advice
 from simgpu.metrics.critical_path import CriticalPath
 from simgpu.metrics.gain import Gain
 from simgpu.metrics.host_memory import HostMemory
@@ -114,6 +115,8 @@ class Report:
     cost: float | None = None
     hours: float | None = None
     what_ifs: tuple[Gain, ...] = ()  # what the step would gain from changes, where that was asked
+    advice: tuple[Advice, ...] | None = None  # levers that would help; None where none were tried
+    disappointments: tuple[str, ...] = ()  # what does, in words
     critical_path: CriticalPath | None = field(default=None, repr=False)  # the chain of ops that decides the step
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
 

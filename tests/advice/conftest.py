@@ -1,0 +1,3 @@
+from tests.cli.conftest import simgpu
+
+__all__ = ["simgpu"]

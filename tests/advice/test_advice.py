@@ -1,0 +1,139 @@
+"""Levers tried on runs that disappoint: which, what they give, and that setting them gives just that."""
+
+import json
+
+import pytest
+
+from simgpu.advice import disappointments
+from simgpu.advice.levers import BUBBLE, EXPOSED, MEMORY, levers
+from simgpu.api import simulate
+from simgpu.config import load_cases
+
+PIPELINE = {
+    "model": "llama-2-7b",
+    "cluster": {"topology": "dgx-a100", "gpus": 4},
+    "training": {"sequence_length": 2048, "micro_batch_size": 1, "gradient_accumulation": 4},
+    "parallel": {"pp": 4},
+}
+
+
+def played(simgpu, tmp_path, scenario, *options):
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(scenario))
+    outcome = simgpu("run", str(path), "--no-html", "--no-what-if", "--json", "-", *(options or ["--advice"]))
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)["runs"], outcome.err
+
+
+def changed(scenario, settings):
+    found = json.loads(json.dumps(scenario))
+    for path, value in settings.items():
+        block, name = path.split(".")
+        if value is None:
+            found.get(block, {}).pop(name, None)
+        else:
+            found.setdefault(block, {})[name] = value
+    return found
+
+
+def test_what_is_advised_is_what_the_changed_scenario_gives(simgpu, tmp_path):
+    (run,), text = played(simgpu, tmp_path, PIPELINE)
+    assert run["disappointments"] == [f"{run['bubble_fraction']:.0%} of the step is pipeline bubble"]
+    names = [one["lever"] for one in run["advice"]]
+    assert {"accumulation", "interleaving", "schedule"} <= set(names)
+    gains = [one["tokens_per_s_gain"] for one in run["advice"]]
+    assert gains == sorted(gains, reverse=True)
+    assert min(gains) > 0.01
+    for one in run["advice"]:
+        (again,) = load_cases({"name": "s", **changed(PIPELINE, one["settings"])})
+        report = simulate(again)
+        assert report.step_time_ns == one["step_time_ns"]
+        assert report.tokens_per_s / run["tokens_per_s"] - 1 == pytest.approx(one["tokens_per_s_gain"], rel=1e-6)
+    assert "--num-virtual-stages-per-pipeline-rank 4" in " ".join(text.split())
+
+
+def test_interleaving_of_a_free_network_gains_what_the_closed_form_says(simgpu, tmp_path):
+    """Equal stages of a synthetic model: 1 + (p-1)/m over 1 + (p-1)/(v m)."""
+    model = {"stages": 8, "forward_ns": 1000000, "backward_ns": 2000000}
+    scenario = {**PIPELINE, "model": model, "network": "free", "parallel": {"pp": 4, "virtual_stages": 2},
+                "training": {"micro_batch_size": 1, "gradient_accumulation": 4}}  # fmt: skip
+    (run,), _ = played(simgpu, tmp_path, scenario)
+    doubled = [one for one in run["advice"] if one["lever"] == "accumulation" and one["batch_factor"] == 2]
+    assert doubled[0]["tokens_per_s_gain"] == pytest.approx((1 + 3 / 8) / (1 + 3 / 16) - 1)
+
+
+def test_memory_levers_make_it_fit(simgpu, tmp_path):
+    scenario = {
+        "model": "llama-2-7b",
+        "cluster": {"topology": "dgx-a100", "gpus": 8},
+        "training": {"sequence_length": 2048, "micro_batch_size": 2},
+        "parallel": {"data_parallel": "ddp"},
+    }
+    (run,), _ = played(simgpu, tmp_path, scenario)
+    assert not run["fits"]
+    advice = {one["lever"]: one for one in run["advice"]}
+    assert "fsdp" in str(advice["sharding"]["settings"]) or "zero" in str(advice["sharding"]["settings"])
+    assert all(one["peak_memory_bytes"] < run["peak_memory_bytes"] for one in run["advice"])
+
+
+def test_more_cards_that_hardly_help(simgpu, tmp_path):
+    scenario = {
+        "model": "gpt2-xl",
+        "cluster": {"topology": "8x-a100-single-nic", "nodes": 1},
+        "training": {"sequence_length": 1024, "micro_batch_size": 1, "gradient_accumulation": 1},
+        "parallel": {"data_parallel": "ddp"},
+        "network": {"nccl": {"ib_disable": True}},
+        "variants": [{"name": "one node"}, {"name": "two nodes", "set": {"cluster.nodes": 2}}],
+    }
+    runs, _ = played(simgpu, tmp_path, scenario)
+    assert any("times as fast as one node with 2 times the GPUs" in text for text in runs[1]["disappointments"])
+    best = runs[1]["advice"][0]
+    assert best["lever"] == "accumulation"
+    assert best["batch_factor"] == 4
+
+
+def test_a_run_that_is_well_has_no_advice(simgpu, tmp_path):
+    well = {
+        **PIPELINE,
+        "cluster": {"topology": "dgx-a100", "gpus": 1},
+        "parallel": {},
+        "model": "bert-base",
+        "training": {"sequence_length": 512, "micro_batch_size": 64},
+    }
+    (run,), _ = played(simgpu, tmp_path, well)
+    assert run["advice"] is None
+    assert run["disappointments"] == []
+
+
+def test_it_can_be_left_out(simgpu, tmp_path):
+    (run,), text = played(simgpu, tmp_path, PIPELINE, "--no-advice")
+    assert run["advice"] is None
+    assert "levers" not in text
+
+
+def test_large_runs_are_told_of_the_option(simgpu, tmp_path):
+    large = {**PIPELINE, "training": {**PIPELINE["training"], "gradient_accumulation": 6}}
+    (run,), text = played(simgpu, tmp_path, large, "--no-fold")
+    assert run["disappointments"]
+    assert run["advice"] is None
+    assert "--advice tries the usual levers" in text
+
+
+def test_levers_are_named_by_the_frameworks_words():
+    (case,) = load_cases({**PIPELINE, "parallel": {"data_parallel": "zero2"}})
+    options = {lever.option for lever in levers(case)}
+    assert "gradient_accumulation_steps: 8" in options
+    assert "zero_optimization.overlap_comm: true" in options
+    (case,) = load_cases(PIPELINE)
+    assert {"--global-batch-size 8", "--num-virtual-stages-per-pipeline-rank 2"} <= {one.option for one in levers(case)}
+
+
+def test_reasons():
+    report = simulate(load_cases(PIPELINE)[0])
+    assert list(disappointments(report)) == [BUBBLE]
+    (slow,) = load_cases({**PIPELINE, "parallel": {"tp": 4}, "network": {"nccl": {"p2p_disable": True}}})
+    assert list(disappointments(simulate(slow))) == [EXPOSED]
+    (large,) = load_cases(
+        {**PIPELINE, "parallel": {"data_parallel": "ddp"}, "cluster": {"topology": "dgx-a100", "gpus": 2}}
+    )
+    assert MEMORY in disappointments(simulate(large))
