@@ -112,10 +112,12 @@ def measure(name):
     played = clock()
     summarize(timeline, facts(case))
     end = clock()
+    bare = bare_timeout_us()
     Environment.step = counted
     play(program)
+    Environment.step = step
     return {
-        "bare": bare_timeout_us(),
+        "bare": bare,
         "load": loaded - begin,
         "build": lowered - loaded,
         "fold": partitioned - lowered,

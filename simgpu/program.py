@@ -150,7 +150,7 @@ class Role:
     name: str
     stages: tuple[int, ...]
     position: Mapping[str, int]  # communicator -> position within the group, for Send and Recv
-    streams: Mapping[str, tuple[Instruction, ...]]  # the compute stream is named COMPUTE
+    streams: Mapping[str, Sequence[Instruction]]  # the compute stream is named COMPUTE; tuples or Scripts
     resident_bytes: Mapping[str, int]  # memory category -> bytes held from before the first step
     capacity_bytes: int  # memory of the device
     device: str

@@ -8,7 +8,7 @@ from simgpu.engine.host import HostThread
 from simgpu.engine.queue import LaunchQueue
 from simgpu.engine.rendezvous import Meeting
 from simgpu.engine.stream import StreamProcess
-from simgpu.program import Collective, Issue, Program, Record, Recv, Send
+from simgpu.program import Collective, Program, Record, Recv, Send, Wait
 
 Node = tuple[int, str]  # rank, stream
 Process = StreamProcess | HostThread
@@ -27,20 +27,15 @@ def describe_deadlock(program: Program, processes: Sequence[Process]) -> str:
 
 
 def _blocker(program: Program, processes: Sequence[Process], process: Process) -> Node:
-    waiting = process.waiting_for
+    waiting = process.waiting
+    if isinstance(waiting, LaunchQueue) and isinstance(process, StreamProcess):
+        return next((p.rank, p.name) for p in processes if isinstance(p, HostThread) and waiting in p.queues)
     if isinstance(waiting, LaunchQueue):
-        return next(
-            (p.rank, p.name)
-            for p in processes
-            if isinstance(p, HostThread) and any(ticket.queue is waiting for ticket in p.tickets.values())
-        )
-    if isinstance(waiting, Issue) and isinstance(process, HostThread):
-        full = process.tickets[process.instructions.index(waiting)].queue
-        return next((p.rank, p.name) for p in processes if isinstance(p, StreamProcess) and p.queue is full)
+        return next((p.rank, p.name) for p in processes if isinstance(p, StreamProcess) and p.queue is waiting)
     if isinstance(waiting, Meeting):
         missing = next(rank for rank in waiting.side.channel.parties if rank not in waiting.arrived)
         return missing, _stream_of(program, missing, waiting)
-    event = -1 if waiting is None or isinstance(waiting, Issue) else waiting.event
+    event = waiting.event if isinstance(waiting, Wait) else -1
     streams = program.roles[program.ranks[process.rank].role].streams
     for name, instructions in streams.items():
         if any(isinstance(i, Record) and i.event == event for i in instructions):
@@ -84,12 +79,12 @@ def _chain(edges: dict[Node, Node]) -> list[Node]:
 
 
 def _line(process: Process, blocker: Node) -> str:
-    waiting = process.waiting_for
+    waiting = process.waiting
     if isinstance(waiting, Meeting):
         what = f"{waiting.side.label} of {waiting.side.key.bytes} bytes with rank {blocker[0]}, stream {blocker[1]}"
-    elif isinstance(waiting, LaunchQueue):
+    elif isinstance(waiting, LaunchQueue) and isinstance(process, StreamProcess):
         what = f"the CPU to issue its next instruction (rank {blocker[0]}, stream {blocker[1]})"
-    elif isinstance(waiting, Issue):
+    elif isinstance(waiting, LaunchQueue):
         what = f"room in the launch queue of rank {blocker[0]}, stream {blocker[1]}"
     else:
         what = f"its own stream {blocker[1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from simgpu.engine.rank import RankLoop, Walk
+from simgpu.engine.rank import StreamLoop, Walk
 
 if TYPE_CHECKING:
     from simgpu.engine.host import HostThread
@@ -20,14 +20,14 @@ class RankEvents:
 
     Parameters
     ----------
-    loop : RankLoop
+    loop : StreamLoop
         What resumes the rank's streams.
     per_step : int
         Above the greatest event number.
     steps : int
     """
 
-    loop: RankLoop
+    loop: StreamLoop
     per_step: int
     steps: int
     busy: int = 0

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from simpy import Environment
 
+from simgpu.engine.cast import Cast
 from simgpu.engine.collector import paused_collector
 from simgpu.engine.deadlock import describe_deadlock
-from simgpu.engine.events import RankEvents
-from simgpu.engine.host import Hosts, HostThread, is_host
+from simgpu.engine.host import HostThread, is_host
+from simgpu.engine.hosts import Hosts
 from simgpu.engine.network import Network
-from simgpu.engine.rank import RankLoop
+from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
-from simgpu.engine.residency import Residency
-from simgpu.engine.stream import StreamProcess, resolve
+from simgpu.engine.stream import StreamProcess
 from simgpu.errors import DeadlockError
-from simgpu.program import COMPUTE, Program, Record, Wait
+from simgpu.program import COMPUTE, Program
 from simgpu.timeline import Timeline
 
 STEPS_TRIED = (3, 5, 9, 17)
@@ -76,58 +75,23 @@ def play(program: Program) -> Timeline:
 
 def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
     env = Environment(initial_time=0)
+    loop = StreamLoop(env)
     recorder = Recorder()
-    rendezvous = Rendezvous(env, program, Network(env, program, recorder), recorder)
+    rendezvous = Rendezvous(env, loop, program, Network(env, program, recorder), recorder)
     names = dict.fromkeys(name for role in program.roles for name in role.streams)
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
-    issuing = Hosts(env, program)
-    processes: list[StreamProcess] = []
-    threads: list[HostThread] = []
-    for rank, binding in enumerate(program.ranks):
-        role = program.roles[binding.role]
-        recorded_on = {
-            instruction.event: number[name]
-            for name, instructions in role.streams.items()
-            for instruction in instructions
-            if isinstance(instruction, Record)
-        }
-        waited = (i.event for items in role.streams.values() for i in items if isinstance(i, Wait))
-        loop = RankLoop(env)
-        events = RankEvents(loop, 1 + max((*recorded_on, *waited), default=0), steps)
-        events.busy = len(role.streams) - 1 - len(hosts[binding.role])
-        residency = Residency(env, program.disturbed_ns) if program.disturbed_ns else None
-        recorder.memory[rank] = array("q")
-        for name in sorted(role.streams, key=number.__getitem__):
-            if name in hosts[binding.role]:
-                threads.append(issuing.thread(rank, name, events, steps))
-                continue
-            queue = issuing.queues.get((rank, name))
-            issued = frozenset(() if queue is None else queue.numbers)
-            process = StreamProcess(
-                env=env,
-                rank=rank,
-                name=name,
-                index=number[name],
-                script=resolve(rank, role.streams[name], recorded_on, rendezvous, recorder, issued),
-                events=events,
-                rendezvous=rendezvous,
-                recorder=recorder,
-                log=recorder.stream(rank, number[name]),
-                residency=residency,
-                queue=queue,
-                steps=steps,
-            )
-            processes.append(process)
-            loop.release(process.walk)
-    for thread in threads:
-        if thread.leads:
+    cast = Cast(env, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), steps)
+    for rank in range(len(program.ranks)):
+        cast.add(rank, hosts[program.ranks[rank].role])
+    for thread in cast.threads:
+        if thread.script.leads:
             thread.finish()
     env.run()
-    for thread in threads:
+    for thread in cast.threads:
         thread.finish()
     env.run()
-    everyone: list[StreamProcess | HostThread] = [*processes, *threads]
+    everyone: list[StreamProcess | HostThread] = [*cast.processes, *cast.threads]
     if not all(process.done for process in everyone):
         raise DeadlockError(describe_deadlock(program, everyone))
-    return recorder, streams, processes[0].step_ends_ns
+    return recorder, streams, cast.processes[0].step_ends_ns

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from simpy import Environment, Event
-
 from simgpu.engine.launches import Launches
+from simgpu.engine.rank import StreamLoop, Walk
 
 if TYPE_CHECKING:
     from simgpu.engine.host import HostThread
@@ -25,24 +24,19 @@ class Issued(NamedTuple):
 class LaunchQueue:
     """The launches of a stream between the CPU and the GPU.
 
-    ``numbers`` counts the instructions of a step that the CPU issues, by their position in the stream; over the steps
-    the numbers go on. ``threads`` issue to this queue; they run no further ahead than the stream asks for, unless they
-    are several.
+    ``per_step`` is the number of instructions of a step that the CPU issues; over the steps their numbers go on.
+    ``threads`` issue to this queue; they run no further ahead than the stream asks for, unless they are several.
     """
 
-    env: Environment
-    numbers: Mapping[int, int]
-    ends_ns: list[int] = field(default_factory=list)  # of what the stream is done with, by number
+    loop: StreamLoop
+    per_step: int
+    ends_ns: array[int] = field(default_factory=lambda: array("q"))  # of what the stream is done with, by number
     threads: list[HostThread] = field(default_factory=list)
     issued: dict[int, Issued] = field(default_factory=dict)
-    stream: Event | None = None  # waits for what is next
+    stream: Walk | None = None  # waits for what is next
     _held: dict[int, list[HostThread]] = field(
         default_factory=dict
     )  # threads that wait for an end, of folded ranks too
-
-    @property
-    def per_step(self) -> int:
-        return len(self.numbers)
 
     def next(self) -> Issued | None:
         """Return what was issued next after all that has ended; None while the CPU cannot get there yet."""
@@ -54,16 +48,11 @@ class LaunchQueue:
             found = self.issued.pop(number, None)
         return found
 
-    def filled(self) -> Event:
-        """Return an event that fires when the next instruction is issued."""
-        self.stream = self.env.event()
-        return self.stream
-
     def issue(self, number: int, issued: Issued) -> None:
         """Let the stream know when the CPU issues an instruction."""
         self.issued[number] = issued
         if self.stream is not None and number == len(self.ends_ns):
-            self.stream.succeed()
+            self.loop.release(self.stream)
             self.stream = None
 
     def end(self, time_ns: int) -> None:
@@ -76,3 +65,8 @@ class LaunchQueue:
     def hold(self, number: int, thread: HostThread) -> None:
         """Let a thread go on when the stream is done with an instruction."""
         self._held.setdefault(number, []).append(thread)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is issued that has not ended, and no thread waits for an end."""
+        return not self.issued and not self._held

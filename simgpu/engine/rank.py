@@ -1,4 +1,4 @@
-"""The streams of one rank, resumed one after the other: what they wait for within the rank needs no clock."""
+"""The streams of all ranks, resumed one after the other: what they wait for among themselves needs no clock."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TypeAlias
 from simpy import Environment, Event
 
 Walk: TypeAlias = Generator[Event | None, None, None]
-"""A stream: it yields the event of SimPy that it waits for, or None when another stream of the rank releases it."""
+"""A stream: it yields the event of SimPy that it waits for, or None when another stream or a transfer releases it."""
 
 
 @dataclass(slots=True, eq=False)
-class RankLoop:
-    """Resumes the streams of a rank that can go on, until all wait for something outside.
+class StreamLoop:
+    """Resumes the streams that can go on, until all wait for the clock.
 
     Most waits are for another stream of the same rank, such as the compute stream's for its tensor-parallel group.
-    Those streams are resumed here, in the order in which they were released; the event list has only what the clock or
-    another rank decides.
+    Those streams are resumed here, in the order in which they were released; the event list has only what the clock
+    decides.
     """
 
     env: Environment
@@ -42,7 +42,7 @@ class RankLoop:
             walk = ready.popleft()
             event = next(walk, None)
             if event is None:
-                continue  # it has ended, or waits within the rank
+                continue  # it has ended, or another one releases it
             if event.callbacks is None:  # already past
                 ready.append(walk)
             else:

@@ -3,24 +3,90 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from simgpu.program import TransferCost, TransferKey
 from simgpu.timeline import Flows, Int64, MemoryDeltas, Spans
 
+OWN: Final = -2
+"""Among the causes of a block's rows: the first member of the stream's group."""
 SPAN = ("instruction", "step", "ready_ns", "issued_ns", "start_ns", "end_ns", "cause")
+EMPTY: Final = np.zeros((0, len(SPAN)), np.int64)
+
+
+class Placed(NamedTuple):
+    """A block that went as it went before: rows relative to its begin, which come behind so many rows of their own.
+
+    ``step`` and ``first`` are added to the steps and the instructions; OWN among the causes stands for ``cause``. Where
+    ``since_ns`` is not negative, the first row is a wait that began then.
+    """
+
+    behind: int
+    rows: Int64
+    begin_ns: int
+    step: int
+    first: int
+    cause: int
+    since_ns: int
 
 
 @dataclass(slots=True, eq=False)
 class StreamLog:
-    """What one stream did: rows of SPAN, one after the other in one array."""
+    """What one stream did: rows of SPAN, one after the other in one array, and between them blocks."""
 
     rank: int
     stream: int
     spans: array[int] = field(default_factory=lambda: array("q"))
+    blocks: list[Placed] = field(default_factory=list)
+
+    def place(self, rows: Int64, begin_ns: int, step: int, first: int, cause: int, since_ns: int) -> None:
+        """Add a block at the end."""
+        self.blocks.append(Placed(len(self.spans), rows, begin_ns, step, first, cause, since_ns))
+
+    def table(self) -> Int64:
+        """Return all rows."""
+        own = np.frombuffer(self.spans, np.int64).reshape(-1, len(SPAN)) if self.spans else EMPTY
+        if not self.blocks:
+            return own
+        parts, sizes, last = [], [], 0
+        for behind, rows, *_ in self.blocks:
+            parts += [own[last : behind // len(SPAN)], rows]
+            sizes += [behind // len(SPAN) - last, len(rows)]
+            last = behind // len(SPAN)
+        table = np.concatenate([*parts, own[last:]])
+        lengths = np.array(sizes, np.int64)
+        placed = np.flatnonzero(np.repeat(np.arange(len(sizes)) % 2, lengths))
+        for columns, added in ((slice(2, 6), 2), (slice(1, 2), 3), (slice(0, 1), 4)):
+            shift = np.repeat(np.array([block[added] for block in self.blocks], np.int64), lengths[1::2])
+            table[placed, columns] += shift[:, None]
+        cause = np.repeat(np.array([block.cause for block in self.blocks], np.int64), lengths[1::2])
+        since = np.array([block.since_ns for block in self.blocks], np.int64)
+        begins = np.cumsum(lengths)[::2][: len(since)]
+        table[begins[since >= 0], 2:5] = since[since >= 0, None]
+        own_cause = table[placed, 6] == OWN
+        table[placed[own_cause], 6] = cause[own_cause]
+        return table
+
+
+@dataclass(slots=True, eq=False)
+class MemoryLog:
+    """Changes of a rank's memory: rows of time, delta and category, and between them those of blocks."""
+
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    blocks: list[tuple[int, Int64, int]] = field(default_factory=list)  # behind so many numbers, rows, begin
+
+    def table(self) -> Int64:
+        """Return all rows, by time; those of one instant keep the program's order."""
+        own = np.frombuffer(self.rows, np.int64).reshape(-1, 3) if self.rows else np.zeros((0, 3), np.int64)
+        parts, last = [], 0
+        for behind, rows, begin_ns in self.blocks:
+            parts += [own[last : behind // 3], rows + np.array([begin_ns, 0, 0])]
+            last = behind // 3
+        table = np.concatenate([*parts, own[last:]])
+        return table[np.argsort(table[:, 0], kind="stable")]
 
 
 @dataclass(slots=True)
@@ -28,8 +94,9 @@ class Recorder:
     """Append-only logs; order of appending never shows in the result."""
 
     streams: list[StreamLog] = field(default_factory=list)
-    memory: dict[int, array[int]] = field(default_factory=dict)  # by rank: rows of time, delta and category
+    memory: dict[int, MemoryLog] = field(default_factory=dict)  # by rank
     flows: list[tuple[int, int, int, float, bool, int]] = field(default_factory=list)
+    placed_flows: list[tuple[int, Int64, int]] = field(default_factory=list)  # transfer, begins and ends, shift
     kernel_ends: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     kernel_holds: dict[tuple[int, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     cpu_begins: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
@@ -60,8 +127,9 @@ class Recorder:
     def span_columns(self) -> Spans:
         """Put the streams' rows together, by rank, stream, step and instruction."""
         logs = sorted(self.streams, key=lambda log: (log.rank, log.stream))
-        table = _table([log.spans for log in logs], len(SPAN))
-        rows = [len(log.spans) // len(SPAN) for log in logs]
+        tables = [log.table() for log in logs]
+        table = np.concatenate([EMPTY, *tables])
+        rows = [len(part) for part in tables]
         columns = {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(SPAN)}
         rank = np.repeat(np.array([log.rank for log in logs], np.int64), rows)
         return Spans(rank=rank, stream=np.repeat(np.array([log.stream for log in logs], np.int64), rows), **columns)
@@ -69,24 +137,30 @@ class Recorder:
     def memory_columns(self) -> MemoryDeltas:
         """Sort memory changes by rank and time; changes of one instant keep the program's order."""
         ranks = sorted(self.memory)
-        parts = [_table([self.memory[rank]], 3) for rank in ranks]
-        table = np.concatenate([part[np.argsort(part[:, 0], kind="stable")] for part in parts] or [_table([], 3)])
+        parts = [self.memory[rank].table() for rank in ranks]
+        table = np.concatenate([np.zeros((0, 3), np.int64), *parts])
         rank = np.repeat(np.array(ranks, np.int64), [len(part) for part in parts])
         return MemoryDeltas(rank=rank, time_ns=table[:, 0], delta_bytes=table[:, 1], category=table[:, 2])
 
     def flow_columns(self) -> Flows:
         """Sort pieces of progress by transfer and time."""
-        rows = sorted(self.flows)
+        own = np.array([row[:3] for row in self.flows], np.int64).reshape(-1, 3)
+        placed = self.placed_flows
+        sizes = [len(times) for _, times, _ in placed]
+        times = np.concatenate([EMPTY[:, :2], *(times for _, times, _ in placed)])
+        times += np.repeat(np.array([begin for _, _, begin in placed], np.int64), sizes)[:, None]
+        of = np.repeat(np.array([transfer for transfer, _, _ in placed], np.int64), sizes)
+        table = np.concatenate([own, np.c_[of, times]])
+        alone = np.ones(len(table) - len(own), np.bool_)
+        order = np.lexsort((table[:, 2], table[:, 1], table[:, 0]))
+        rate = np.r_[[row[3] for row in self.flows], 1 / np.maximum(table[len(own) :, 2] - table[len(own) :, 1], 1)]
+        last = np.r_[np.array([row[4] for row in self.flows], np.bool_), alone]
+        limit = np.r_[np.array([row[5] for row in self.flows], np.int64), np.full(len(alone), -1, np.int64)]
         return Flows(
-            transfer=np.array([r[0] for r in rows], np.int64),
-            start_ns=np.array([r[1] for r in rows], np.int64),
-            end_ns=np.array([r[2] for r in rows], np.int64),
-            rate_per_ns=np.array([r[3] for r in rows], np.float64),
-            last=np.array([r[4] for r in rows], np.bool_),
-            limit=np.array([r[5] for r in rows], np.int64),
+            transfer=table[order, 0],
+            start_ns=table[order, 1],
+            end_ns=table[order, 2],
+            rate_per_ns=rate[order].astype(np.float64),
+            last=last[order],
+            limit=limit[order],
         )
-
-
-def _table(logs: Sequence[array[int]], width: int) -> Int64:
-    parts = [np.frombuffer(log, np.int64).reshape(-1, width) for log in logs if log]
-    return np.concatenate(parts) if parts else np.zeros((0, width), np.int64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from simpy import Environment, Event
 
 from simgpu.engine.network import Network
+from simgpu.engine.rank import StreamLoop, Walk
 from simgpu.engine.recorder import Recorder
 from simgpu.errors import ProgramError
 from simgpu.program import Collective, Program, Recv, Send, TransferCost, TransferKey
@@ -21,12 +22,12 @@ class Meeting:
     """One transfer from its first arrival to its end."""
 
     side: Side  # of the first to arrive
-    event: Event
     arrived: dict[int, int] = field(default_factory=dict)  # rank -> time its stream got here
     start_ns: int = -1
     end_ns: int = -1
     cause: int = -1
     on_start: list[Callable[[int], None]] = field(default_factory=list)  # told when it starts, by those who wait
+    waiting: list[Walk] = field(default_factory=list)  # for its end
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +80,7 @@ class Rendezvous:
     """All meetings of a Program while it is played."""
 
     env: Environment
+    loop: StreamLoop
     program: Program
     network: Network
     recorder: Recorder
@@ -122,7 +124,7 @@ class Rendezvous:
         Returns
         -------
         Meeting
-            ``end_ns`` is -1 while it is open; wait for ``event`` then.
+            ``end_ns`` is -1 while it is open; who is among ``waiting`` then goes on when it is known.
 
         Raises
         ------
@@ -134,7 +136,7 @@ class Rendezvous:
         channel.count[rank] = number + 1
         meeting = channel.open.get(number)
         if meeting is None:
-            meeting = channel.open[number] = Meeting(side, self.env.event())
+            meeting = channel.open[number] = Meeting(side)
         elif meeting.side.key != side.key:
             name, key, first = self.program.groups[channel.group].communicator, side.key, meeting.side.key
             raise ProgramError(
@@ -156,8 +158,7 @@ class Rendezvous:
             told(start)
         if side.fixed:
             meeting.end_ns = self.recorder.fixed(side.transfer, cost, start)
-            if len(meeting.arrived) > 1:
-                meeting.event.succeed()
+            self._release(meeting)
             return
 
         def flow(_: Event) -> None:
@@ -165,11 +166,15 @@ class Rendezvous:
 
         def done(end_ns: int) -> None:
             meeting.end_ns = end_ns
-            meeting.event.succeed()
+            self._release(meeting)
 
         timeout = self.env.timeout(start + cost.latency_ns - int(self.env.now))
         assert timeout.callbacks is not None  # a fresh event always has a list
         timeout.callbacks.append(flow)
+
+    def _release(self, meeting: Meeting) -> None:
+        for walk in meeting.waiting:
+            self.loop.release(walk)
 
     def _channel(self, group: int, source: int, target: int, tag: str) -> Channel:
         found = self._channels.get((group, source, target, tag))

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
 
 from simpy import Environment, Event
 
+from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
 from simgpu.engine.launches import Run
+from simgpu.engine.layout import COMPUTE_STREAM, MEMORY, RECORD, WAIT, WORK, Passage
 from simgpu.engine.queue import Issued, LaunchQueue
 from simgpu.engine.rank import Walk
 from simgpu.engine.recorder import Recorder, StreamLog
 from simgpu.engine.rendezvous import Meeting, Rendezvous, Side
 from simgpu.engine.residency import Residency
-from simgpu.program import Alloc, Compute, Free, Instruction, Issue, Record, Wait
-
-COMPUTE_STREAM: Final = 0  # its index among a Timeline's streams
-WORK, RECORD, WAIT, MEMORY, TRANSFER = range(5)
-
-
-class Step(NamedTuple):
-    """One instruction, resolved for its rank: what it is, its position, its work and numbers.
-
-    ``number`` is a Compute's duration, an event, a change in bytes; ``other`` says of a Wait which stream records its
-    event, of a memory change its category. ``issued`` says whether the CPU issues it.
-    """
-
-    code: int
-    position: int
-    number: int
-    other: int
-    issued: bool
-    work: Compute | Side | None
+from simgpu.program import Compute, Wait
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +32,9 @@ class StreamProcess:
     rank: int
     name: str
     index: int
-    script: tuple[Step, ...]
+    passages: tuple[Passage, ...]
+    sides: list[Side]  # of the rank's transfers
+    blocks: RankBlocks | None  # None when no block of the rank is closed
     events: RankEvents
     rendezvous: Rendezvous
     recorder: Recorder
@@ -58,7 +43,7 @@ class StreamProcess:
     queue: LaunchQueue | None  # None when nobody issues: then instructions need no CPU
     steps: int
     step_ends_ns: list[int] = field(default_factory=list)
-    waiting_for: Meeting | Wait | LaunchQueue | None = None
+    waiting: Meeting | Wait | LaunchQueue | None = None
     done: bool = False
     walk: Walk = field(init=False)  # for the rank's loop
 
@@ -68,72 +53,129 @@ class StreamProcess:
     def _run(self) -> Walk:
         """Walk the instructions."""
         events, queue, residency, on_compute = self.events, self.queue, self.residency, self.index == COMPUTE_STREAM
-        span, changes = self.log.spans.extend, self.recorder.memory[self.rank].extend
+        spans, changes, sides, blocks = (
+            self.log.spans,
+            self.recorder.memory[self.rank].rows.extend,
+            self.sides,
+            self.blocks,
+        )
+        span = spans.extend
         local = 0
         for step in range(self.steps):
-            for code, position, number, other, needs_cpu, work in self.script:
-                issued = None
-                if needs_cpu and queue is not None:
-                    issued = queue.next()
-                    if issued is None:
-                        self.waiting_for = queue
-                        yield queue.filled()
+            for steps, first, base, gate in self.passages:
+                begin, latest = -1, None
+                if gate >= 0 and blocks is not None and blocks.gates[gate] is not None:
+                    end = yield from (
+                        self._open(gate, step, local)
+                        if on_compute
+                        else self._park(gate, step, local, Wait(base + steps[0].number))
+                    )
+                    if end >= 0:
+                        local = end
+                        continue
+                    if blocks.learns == step * len(blocks.gates) + gate:
+                        begin = len(spans)
+                for code, position, number, other, needs_cpu, work in steps:
+                    if needs_cpu and queue is not None:
                         issued = queue.next()
-                        assert issued is not None  # the event fires when it is there
-                if code == WORK:
-                    start, end = local, local + number
-                    held = issued
-                    if issued is not None and issued.begin_ns + issued.launches.lead_ns <= local:
-                        held = None  # the CPU is far enough ahead
-                    if held is not None or (on_compute and residency is not None and self._disturbed(local)):
-                        assert isinstance(work, Compute)
-                        run = yield from self._uneven(work, local, held)
-                        start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
-                        if run.ends_ns[-1] != number:
-                            self.recorder.kernel_ends[self.rank, self.index, position, step] = run.ends_ns
-                        waited = any(run.holds_ns)
-                        if waited:
-                            self.recorder.kernel_holds[self.rank, self.index, position, step] = run.holds_ns
-                        if held is not None and (waited or start > local):
-                            self.recorder.cpu_begins[self.rank, self.index, position, step] = held.begin_ns
-                    span((position, step, local, start, start, end, -1))
-                    local = end
-                elif code == RECORD:
-                    events.record(step, number, local)
-                elif code == WAIT:
-                    time = events.time(step, number)
-                    if time < 0:
-                        self.waiting_for = Wait(number)
-                        events.wait(step, number, self.walk, idle=not on_compute and other == COMPUTE_STREAM)
-                        yield None
-                        time = events.time(step, number)
-                        assert time >= 0  # the waiter fires on recording
-                    if time > local:
-                        span((position, step, local, local, local, time, other))
-                        local = time
-                elif code == MEMORY:
-                    changes((local, number, other))
-                else:
-                    assert isinstance(work, Side)
-                    arrived = local if issued is None else max(local, issued.begin_ns + issued.launches.total_ns)
-                    if work.alone and work.fixed:
-                        start, cause = arrived, self.rank
-                        end = self.recorder.fixed(work.transfer, work.cost, start)
-                        if residency is not None and work.disturbance >= 0:
-                            residency.enter(work.spinning, arrived)
-                            residency.begin(work.spinning, work.disturbance, arrived)
-                            residency.leave(work.disturbance, end)
+                        if issued is None:
+                            self.waiting = queue
+                            queue.stream = self.walk
+                            yield None
+                            issued = queue.next()
+                            assert issued is not None  # released when it is there
+                        latest = issued
                     else:
-                        meeting = yield from self._meet(work, arrived)
-                        start, end, cause = meeting.start_ns, meeting.end_ns, meeting.cause
-                    span((position, step, local, arrived, start, end, cause))
-                    local = end
-                if issued is not None and queue is not None:
-                    queue.end(local)
+                        issued = None
+                    place = first + position
+                    if code == WORK:
+                        start, end = local, local + number
+                        held = issued
+                        if issued is not None and issued.begin_ns + issued.launches.lead_ns <= local:
+                            held = None  # the CPU is far enough ahead
+                        if held is not None or (on_compute and residency is not None and self._disturbed(local)):
+                            assert work is not None
+                            run = yield from self._uneven(work, local, held)
+                            start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
+                            self._keep(place, step, number, local, run, held)
+                        span((place, step, local, start, start, end, -1))
+                        local = end
+                    elif code == RECORD:
+                        events.record(step, base + number, local)
+                    elif code == WAIT:
+                        time = events.time(step, base + number)
+                        if time < 0:
+                            self.waiting = Wait(base + number)
+                            events.wait(step, base + number, self.walk, idle=not on_compute and other == COMPUTE_STREAM)
+                            yield None
+                            time = events.time(step, base + number)
+                            assert time >= 0  # the waiter is released on recording
+                        if time > local:
+                            span((place, step, local, local, local, time, other))
+                            local = time
+                    elif code == MEMORY:
+                        changes((local, number, other))
+                    else:
+                        side = sides[number]
+                        arrived = local if issued is None else max(local, issued.begin_ns + issued.launches.total_ns)
+                        if side.alone and side.fixed:
+                            start, cause = arrived, self.rank
+                            end = self.recorder.fixed(side.transfer, side.cost, start)
+                            if residency is not None and side.disturbance >= 0:
+                                residency.enter(side.spinning, arrived)
+                                residency.begin(side.spinning, side.disturbance, arrived)
+                                residency.leave(side.disturbance, end)
+                        else:
+                            meeting = yield from self._meet(side, arrived)
+                            start, end, cause = meeting.start_ns, meeting.end_ns, meeting.cause
+                        span((place, step, local, arrived, start, end, cause))
+                        local = end
+                    if issued is not None and queue is not None:
+                        queue.end(local)
+                if begin >= 0 and blocks is not None:
+                    blocks.leave(self.name, gate, step, begin, local, latest)
             self.step_ends_ns.append(local)
         if not on_compute:
             events.busy -= 1
         self.done = True
+
+    def _keep(self, place: int, step: int, alone_ns: int, ready_ns: int, run: Run, held: Issued | None) -> None:
+        """Log a run of kernels that was slowed or held up."""
+        key = self.rank, self.index, place, step
+        if run.ends_ns[-1] != alone_ns:
+            self.recorder.kernel_ends[key] = run.ends_ns
+        waited = any(run.holds_ns)
+        if waited:
+            self.recorder.kernel_holds[key] = run.holds_ns
+        if held is not None and (waited or run.start_ns > ready_ns):
+            self.recorder.cpu_begins[key] = held.begin_ns
+
+    def _open(self, gate: int, step: int, local_ns: int) -> Generator[Event | None, None, int]:
+        """Take a block as a whole and return its end; -1 where it has to be played."""
+        blocks = self.blocks
+        assert blocks is not None  # else there are no gates
+        if not blocks.gathered(gate):
+            self.events.loop.release(self.walk)  # after the streams that have just been released
+            yield None
+        verdict = blocks.enter(gate, step, local_ns, self.walk)
+        if verdict is None:
+            self.waiting = None
+            yield None
+            verdict = blocks.taken(step, gate)
+        blocks.let_go(gate)
+        return verdict
+
+    def _park(self, gate: int, step: int, local_ns: int, first: Wait) -> Generator[Event | None, None, int]:
+        """Wait beside the compute stream until that has taken a block; return where to go on, or -1 to play it."""
+        blocks = self.blocks
+        assert blocks is not None  # else there are no gates
+        if blocks.decided < step * len(blocks.gates) + gate:
+            stream = blocks.streams[self.name]
+            stream.parked, stream.since_ns = True, local_ns
+            self.events.busy -= 1
+            self.waiting = first
+            yield None
+        return blocks.streams[self.name].jump()
 
     def _meet(self, side: Side, arrived_ns: int) -> Generator[Event | None, None, Meeting]:
         """Take part in a transfer from its rendezvous to its end."""
@@ -147,8 +189,9 @@ class StreamProcess:
             else:
                 meeting.on_start.append(lambda start_ns: residency.begin(spinning, level, start_ns))
         if meeting.end_ns < 0:
-            self.waiting_for = meeting
-            yield meeting.event
+            self.waiting = meeting
+            meeting.waiting.append(self.walk)
+            yield None
         if residency is not None and level >= 0:
             residency.leave(level, meeting.end_ns)
         return meeting
@@ -163,45 +206,3 @@ class StreamProcess:
             return (yield from self.residency.run(work, local_ns, issued, self.events, self.walk))
         assert issued is not None  # otherwise nothing is uneven
         return issued.launches.run([kernel.duration_ns for kernel in work.kernels], local_ns, issued.begin_ns)
-
-
-def resolve(
-    rank: int,
-    instructions: tuple[Instruction, ...],
-    recorded_on: dict[int, int],
-    rendezvous: Rendezvous,
-    recorder: Recorder,
-    issued: frozenset[int],
-) -> tuple[Step, ...]:
-    """Resolve a stream's instructions for a rank.
-
-    Parameters
-    ----------
-    rank : int
-    instructions : tuple of Instruction
-    recorded_on : dict of int to int
-        Index of the stream that records each event.
-    rendezvous : Rendezvous
-    recorder : Recorder
-    issued : frozenset of int
-        Positions of what the CPU issues.
-
-    Returns
-    -------
-    tuple of Step
-    """
-    script = []
-    for position, item in enumerate(instructions):
-        cpu = position in issued
-        if isinstance(item, Compute):
-            script.append(Step(WORK, position, item.duration_ns, -1, cpu, item))
-        elif isinstance(item, Record):
-            script.append(Step(RECORD, position, item.event, -1, False, None))
-        elif isinstance(item, Wait):
-            script.append(Step(WAIT, position, item.event, recorded_on.get(item.event, -1), False, None))
-        elif isinstance(item, Alloc | Free):
-            change = item.bytes if isinstance(item, Alloc) else -item.bytes
-            script.append(Step(MEMORY, position, change, recorder.category(item.category), False, None))
-        elif not isinstance(item, Issue):
-            script.append(Step(TRANSFER, position, -1, -1, cpu, rendezvous.side(rank, item)))
-    return tuple(script)

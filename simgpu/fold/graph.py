@@ -16,13 +16,14 @@ from simgpu.program import Program, TransferCost, TransferKey
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loading:
-    """Groups that load links alike: ``links[i]`` are those of the i-th, and ``rows`` says what is put on each.
+    """Groups that load links alike: ``links[i]`` are those of the i-th; ``rows[kind[j]]`` is put on the j-th of them.
 
     A row lists (place of the transfer among the group's, bytes, count); only transfers that take bandwidth are listed.
     """
 
     groups: Int64
     links: Int64
+    kind: Int64
     rows: tuple[tuple[tuple[int, int, int], ...], ...]
 
 
@@ -76,7 +77,7 @@ def partition(
     label = [np.repeat(names, sizes)]
     labels: dict[Hashable, int] = {}
     for loading in loadings:
-        rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)
+        rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)[loading.kind]
         source.append(np.repeat(n_ranks + loading.groups, len(rows)))
         target.append(n_ranks + n_groups + np.searchsorted(used, loading.links.ravel()))
         label.append(len(program.groups) + np.tile(rows, len(loading.groups)))
@@ -108,13 +109,15 @@ def loadings_of(program: Program) -> tuple[list[Loading], list[dict[TransferKey,
         costs: list[dict[TransferKey, TransferCost]] = [{} for _ in program.groups]
         for kind in transfers.kinds:
             flows = [place for place, cost in enumerate(kind.costs.values()) if cost.stream_ns]
-            loaded = np.flatnonzero(kind.bytes[:, flows].any(axis=1)) if flows else np.zeros(0, np.int64)
-            sizes = kind.bytes[:, flows]
+            sizes = np.ascontiguousarray(kind.bytes[:, flows])
+            loaded = np.flatnonzero(sizes.any(axis=1)) if flows else np.zeros(0, np.int64)
+            distinct, alike = _distinct_rows(sizes[loaded])
             rows = tuple(
-                tuple((place, size, 1) for place, size in zip(flows, sizes[row].tolist(), strict=True) if size)
-                for row in loaded.tolist()
+                tuple((place, size, 1) for place, size in zip(flows, row, strict=True) if size)
+                for row in distinct.tolist()
             )
-            placed.append(Loading(groups=np.array(kind.groups, np.int64), links=kind.links[:, loaded], rows=rows))
+            groups = np.array(kind.groups, np.int64)
+            placed.append(Loading(groups=groups, links=kind.links[:, loaded], kind=alike, rows=rows))
             for group in kind.groups:
                 costs[group] = kind.costs
         return placed, costs
@@ -130,7 +133,17 @@ def _loading(index: int, costs: dict[TransferKey, TransferCost]) -> Loading:
         for load in cost.loads if cost.stream_ns else ():
             rows.setdefault(load.link, []).append((place, load.bytes, load.count))
     links = np.array(list(rows), np.int64).reshape(1, -1)
-    return Loading(groups=np.array([index], np.int64), links=links, rows=tuple(map(tuple, rows.values())))
+    each = np.arange(len(rows))
+    return Loading(groups=np.array([index], np.int64), links=links, kind=each, rows=tuple(map(tuple, rows.values())))
+
+
+def _distinct_rows(table: Int64) -> tuple[Int64, Int64]:
+    """Return the rows that differ, and which of them each row is."""
+    if not table.size:
+        return table, np.zeros(0, np.int64)
+    whole = table.view(np.dtype((np.void, table.shape[1] * table.itemsize))).ravel()
+    _, first, alike = np.unique(whole, return_index=True, return_inverse=True)
+    return table[first], alike.astype(np.int64)
 
 
 def _link_colours(program: Program, used: Int64) -> Int64:

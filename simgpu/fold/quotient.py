@@ -79,7 +79,7 @@ def _loads(
     for loading in loadings:
         for index, row in zip(*np.isin(loading.links, wanted).nonzero(), strict=True):
             number, link = group_class[int(loading.groups[index])], kept[int(loading.links[index, row])]
-            for place, size, count in loading.rows[row]:
+            for place, size, count in loading.rows[loading.kind[row]]:
                 counts.setdefault((number, place), Counter())[link, size] += count
     return counts
 

@@ -62,6 +62,19 @@ class ChunkWriter:
 
     def write(self, action: Action) -> None:
         """Write one action: forward, full backward, input gradients or weight gradients."""
+        if self._repeats(action):
+            key = id(self), action.kind, action == self._first_gradients
+            self.emitter.repeat(key, lambda: self._write(action), microbatch=action.microbatch)
+        else:
+            self._write(action)
+
+    def _repeats(self, action: Action) -> bool:
+        """Whether an action is its kernels and nothing more: no weights are gathered, and no gradients reduced."""
+        if self.plan.shards or self._weights.expects:
+            return False
+        return action.kind in "FI" or not (self.plan.reduce_every_microbatch or action == self._last_gradients)
+
+    def _write(self, action: Action) -> None:
         if action.kind == "F":
             self._forward(action)
         elif action.kind == "B":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simgpu.program import (
@@ -20,6 +20,7 @@ from simgpu.program import (
     Send,
     Wait,
 )
+from simgpu.script import Block, Draft, Use, instance
 from simgpu.workload.software import HostCosts
 
 
@@ -31,9 +32,62 @@ class Emitter:
     issuing costs nothing.
     """
 
-    streams: dict[str, list[Instruction]] = field(default_factory=lambda: {COMPUTE: []})
+    streams: dict[str, Draft] = field(default_factory=lambda: {COMPUTE: Draft(COMPUTE)})
     host: HostCosts | None = None
     _events: int = 0
+    _blocks: dict[Hashable, Block | None] = field(default_factory=dict)
+
+    def finished(self) -> dict[str, Sequence[Instruction]]:
+        """Return the streams."""
+        return {name: draft.finished() for name, draft in self.streams.items()}
+
+    def repeat(self, key: Hashable, write: Callable[[], None], *, microbatch: int) -> None:
+        """Write what is the same whenever the key is: the first time by calling, then by reference.
+
+        Parameters
+        ----------
+        key : hashable
+        write : callable
+            Writes it, and leaves nothing behind that later writing depends on.
+        microbatch : int
+            The only difference between one time and the next.
+        """
+        block = self._blocks.get(key)
+        if block is not None and self._fits(block):
+            first = {name: len(self.open(name)) for name in block.streams}
+            use = Use(block=block, first=first, event=self._events, microbatch=microbatch)
+            self._events += block.events
+        else:
+            begin, event = {name: len(draft) for name, draft in self.streams.items()}, self._events
+            write()
+            if key in self._blocks:
+                return
+            block = self._blocks[key] = self._written(begin, event, microbatch)
+            if block is None:
+                return
+            first = {name: begin.get(name, 0) for name in block.streams}
+            use = Use(block=block, first=first, event=event, microbatch=microbatch)
+        for name in block.streams:
+            self.open(name).use(use)
+
+    def _written(self, begin: Mapping[str, int], event: int, microbatch: int) -> Block | None:
+        """Return what was written since; None where it cannot stand elsewhere."""
+        streams: dict[str, tuple[Instruction, ...]] = {}
+        for name, draft in self.streams.items():
+            added = draft.cut(begin.get(name, 0))
+            items = instance(added, begin, event, microbatch)
+            if items is None:
+                return None
+            if items:
+                streams[name] = items
+        return Block(streams=streams, events=self._events - event) if streams else None
+
+    def _fits(self, block: Block) -> bool:
+        """Whether the block's first marks would be events of their own here (``record``)."""
+        return not any(
+            isinstance(items[0], Record) and self.open(name).last_record is not None
+            for name, items in block.streams.items()
+        )
 
     def kernels(
         self,
@@ -66,20 +120,21 @@ class Emitter:
 
     def record(self, stream: str = COMPUTE) -> int:
         """Mark this point of a stream; two marks of the same point are one event."""
-        instructions = self._stream(stream)
-        if instructions and isinstance(instructions[-1], Record):
-            return instructions[-1].event
+        draft = self.open(stream)
+        last = draft.last_record
+        if last is not None:
+            return last
         self._events += 1
-        instructions.append(Record(self._events))
+        draft.append(Record(self._events))
         return self._events
 
     def wait(self, event: int, stream: str = COMPUTE) -> None:
         """Hold a stream until an event of another one."""
-        self._stream(stream).append(Wait(event))
+        self.open(stream).append(Wait(event))
 
     def transfer(self, stream: str, instruction: Collective | Send | Recv, *, after: int | None) -> int:
         """Queue a transfer on its stream, to start no earlier than ``after``; return the event of its end."""
-        instructions = self._stream(stream)
+        instructions = self.open(stream)
         if after is not None:
             instructions.append(Wait(after))
         self._issue(stream, instruction)
@@ -91,17 +146,17 @@ class Emitter:
     def synchronize(self, stream: str = COMPUTE) -> None:
         """Let the CPU wait until the GPU has come to this point of a stream, before it issues more."""
         if self.host is not None:
-            self._stream(HOST).append(Wait(self.record(stream)))
+            self.open(HOST).append(Wait(self.record(stream)))
 
     def occupy_host(self, name: str, time_ns: int, *, phase: str, microbatch: int) -> None:
         """Let the CPU work for a while before it issues more: on the compute stream, a kernel that takes no time."""
         if self.host is not None and time_ns:
             kernel = Kernel(name=name, op_class="memory_bound", duration_ns=0)
             work = Compute(name=name, kernels=(kernel,), duration_ns=0, phase=phase, microbatch=microbatch)
-            instructions = self._stream(COMPUTE)
-            instructions.append(work)
-            index = len(instructions) - 1
-            self._stream(HOST).append(Issue(stream=COMPUTE, instruction=index, op_ns=time_ns, launch_ns=0))
+            draft = self.open(COMPUTE)
+            draft.append(work)
+            index = len(draft) - 1
+            self.open(HOST).append(Issue(stream=COMPUTE, instruction=index, op_ns=time_ns, launch_ns=0))
 
     def run_python(self, name: str, ops: int, *, phase: str, microbatch: int) -> None:
         """Let Python work for as long as it takes to issue so many ops; a replayed CUDA graph runs none."""
@@ -111,23 +166,27 @@ class Emitter:
     def alloc(self, size_bytes: int, category: str, stream: str = COMPUTE) -> None:
         """Take memory at this point of a stream."""
         if size_bytes:
-            self._stream(stream).append(Alloc(size_bytes, category))
+            self.open(stream).append(Alloc(size_bytes, category))
 
     def free(self, size_bytes: int, category: str, stream: str = COMPUTE) -> None:
         """Give memory back at this point of a stream."""
         if size_bytes:
-            self._stream(stream).append(Free(size_bytes, category))
+            self.open(stream).append(Free(size_bytes, category))
 
     def _issue(self, stream: str, work: Compute | Collective | Send | Recv) -> None:
-        instructions = self._stream(stream)
-        instructions.append(work)
+        draft = self.open(stream)
+        draft.append(work)
         if self.host is not None:
             op_ns, launch_ns = issue_costs_ns(self.host, work.phase, communicates=not isinstance(work, Compute))
-            issue = Issue(stream=stream, instruction=len(instructions) - 1, op_ns=op_ns, launch_ns=launch_ns)
-            self._stream(HOST).append(issue)
+            issue = Issue(stream=stream, instruction=len(draft) - 1, op_ns=op_ns, launch_ns=launch_ns)
+            self.open(HOST).append(issue)
 
-    def _stream(self, name: str) -> list[Instruction]:
-        return self.streams.setdefault(name, [])
+    def open(self, name: str) -> Draft:
+        """Return a stream, which is there from now on."""
+        draft = self.streams.get(name)
+        if draft is None:
+            draft = self.streams[name] = Draft(name)
+        return draft
 
 
 def issue_costs_ns(host: HostCosts, phase: str, *, communicates: bool = False) -> tuple[int, int]:

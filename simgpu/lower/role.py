@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simgpu.costs.optimizer import NORM
@@ -83,7 +83,7 @@ class RoleWriter:
     def __post_init__(self) -> None:
         self.emitter = Emitter(host=self.host)
 
-    def write(self) -> Mapping[str, tuple[Instruction, ...]]:
+    def write(self) -> Mapping[str, Sequence[Instruction]]:
         """Return the streams of one step."""
         messages = PipelineMessages(self.emitter, self.script, self.rank, self.messages_bytes, self.scattered)
         compiler, order = SegmentCompiler(self.prices), self.script.schedule.order(self.rank)
@@ -112,7 +112,7 @@ class RoleWriter:
         self._optimizer_step()
         for writer in writers.values():
             writer.update()
-        return {name: tuple(instructions) for name, instructions in self.emitter.streams.items()}
+        return self.emitter.finished()
 
     def _optimizer_step(self) -> None:
         emitter = self.emitter

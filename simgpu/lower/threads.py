@@ -13,7 +13,7 @@ torch/csrc/autograd/engine.cpp).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -48,9 +48,13 @@ class Ledger(Emitter):
     issued: list[tuple[str, int, str]] = field(default_factory=list)  # stream, position, phase
 
     def _issue(self, stream: str, work: Compute | Collective | Send | Recv) -> None:
-        instructions = self.streams.setdefault(stream, [])
-        instructions.append(work)
-        self.issued.append((stream, len(instructions) - 1, work.phase))
+        draft = self.open(stream)
+        draft.append(work)
+        self.issued.append((stream, len(draft) - 1, work.phase))
+
+    def repeat(self, key: Hashable, write: Callable[[], None], *, microbatch: int) -> None:
+        """Write it anew every time: others issue it in an order of their own."""
+        write()
 
     def drain(self) -> list[tuple[str, int, str]]:
         """Return what was written since the last call."""
@@ -86,7 +90,7 @@ class ThreadsWriter:
     lead: Ledger = field(default_factory=Ledger)
     other: Ledger = field(default_factory=Ledger)
 
-    def write(self) -> tuple[dict[str, tuple[Instruction, ...]], dict[str, tuple[Instruction, ...]]]:
+    def write(self) -> tuple[dict[str, Sequence[Instruction]], dict[str, Sequence[Instruction]]]:
         """Return the streams of GPU 0 and those of another GPU."""
         head, loss = _without_loss(self.parts.units[-1])
         own = _output_bytes(self.parts.units[-1], self.training, self.software)
@@ -103,10 +107,7 @@ class ThreadsWriter:
             self._issue_by_threads(self.lead.drain(), self.other.drain())
             self._collect(microbatch)
         self._optimizer_step()
-        return tuple(
-            {name: tuple(instructions) for name, instructions in ledger.streams.items()}
-            for ledger in (self.lead, self.other)
-        )  # type: ignore[return-value]
+        return self.lead.finished(), self.other.finished()
 
     def _chunk(self, ledger: Ledger, parts: StageUnits) -> ChunkWriter:
         cast = self.plan.store.first_bytes
@@ -138,7 +139,7 @@ class ThreadsWriter:
         self._run_loss("loss", loss.forward, "forward", microbatch)
         self._issue_from_main()
         if self.host is not None:
-            self.lead.streams.setdefault(HOST, [])
+            self.lead.open(HOST)
         self.lead.alloc(gradient, WORKING)
         self._run_loss("gradient of loss", loss.backward, "backward", microbatch)
         self._all("gradients of outputs", "scatter", self.gpus * own, "backward", microbatch)
@@ -221,7 +222,7 @@ class ThreadsWriter:
         stream, position, phase = item
         op_ns, launch_ns = issue_costs_ns(self.host, phase)
         issue = Issue(stream=stream, instruction=position, op_ns=op_ns, launch_ns=launch_ns, member=member)
-        self.lead.streams.setdefault(thread, []).append(issue)
+        self.lead.open(thread).append(issue)
 
 
 def _without_loss(head: Unit) -> tuple[Unit, Unit]:
@@ -270,7 +271,7 @@ def threaded_roles(
         "optimizer": plan.optimizer_bytes,
     }
 
-    def role(name: str, streams: Mapping[str, tuple[Instruction, ...]], resident: Mapping[str, int]) -> Role:
+    def role(name: str, streams: Mapping[str, Sequence[Instruction]], resident: Mapping[str, int]) -> Role:
         return Role(
             name=name,
             stages=(0,),

@@ -15,6 +15,7 @@ from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
 from simgpu.lower.placed import Place, PlacedTransfers, Signature, alike_groups, place_of
 from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
+from simgpu.script import distinct
 
 FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
 
@@ -137,7 +138,7 @@ def _keys(role: Role) -> Mapping[str, dict[TransferKey, None]]:
 
 def _transfers(role: Role) -> Iterator[tuple[str, TransferKey]]:
     for instructions in role.streams.values():
-        for item in instructions:
+        for item in distinct(instructions):
             if isinstance(item, Collective):
                 yield item.communicator, TransferKey(kind=item.kind, bytes=item.bytes)
             elif isinstance(item, Send | Recv):

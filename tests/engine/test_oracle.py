@@ -35,7 +35,7 @@ def pipeline(table, stage_times, overlap, latency, replicas, reduce_ns):
         if replicas > 1:
             reduction = Collective(name="reduce", communicator="dp", kind="all_reduce", bytes=4)
             emitter.wait(emitter.transfer("dp", reduction, after=emitter.record()))
-        roles.append(role(emitter.streams, stage=stage))
+        roles.append(role(emitter.finished(), stage=stage))
     groups, transfers = [], {}
     for replica in range(replicas):
         if stages > 1:

@@ -1,0 +1,161 @@
+"""Everybody who takes part in a play: the streams and threads of every rank, and the blocks they take as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from simpy import Environment
+
+from simgpu.engine.blocks import RankBlocks
+from simgpu.engine.events import RankEvents
+from simgpu.engine.gathering import Gathering
+from simgpu.engine.host import HostThread
+from simgpu.engine.hosts import Hosts
+from simgpu.engine.layout import Gate, RoleLayout
+from simgpu.engine.outcome import Local, Outcome
+from simgpu.engine.rank import StreamLoop
+from simgpu.engine.recorder import MemoryLog, Recorder
+from simgpu.engine.rendezvous import Rendezvous, Side
+from simgpu.engine.residency import Residency
+from simgpu.engine.stream import StreamProcess
+from simgpu.program import Program
+
+
+@dataclass(slots=True, eq=False)
+class Cast:
+    """Makes the streams and threads of a Program's ranks.
+
+    ``number`` counts the streams by name.
+    """
+
+    env: Environment
+    loop: StreamLoop
+    program: Program
+    number: Mapping[str, int]
+    recorder: Recorder
+    rendezvous: Rendezvous
+    hosts: Hosts
+    steps: int
+    processes: list[StreamProcess] = field(default_factory=list)
+    threads: list[HostThread] = field(default_factory=list)
+    _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
+    _known: dict[Hashable, Outcome | None] = field(default_factory=dict)
+    _kinds: dict[Hashable, int] = field(default_factory=dict)
+    _gatherings: dict[tuple[int, ...], Gathering] = field(default_factory=dict)
+    _positions: dict[int, frozenset[int]] = field(default_factory=dict)  # by identity of the array
+
+    def add(self, rank: int, host_streams: Collection[str]) -> None:
+        """Add a rank."""
+        binding = self.program.ranks[rank]
+        role = self.program.roles[binding.role]
+        layout = self._layout(rank)
+        sides = [self.rendezvous.side(rank, work) for work in layout.transfers]
+        events = RankEvents(self.loop, layout.events, self.steps)
+        events.busy = len(role.streams) - 1 - len(host_streams)
+        disturbed = self.program.disturbed_ns
+        residency = Residency(self.env, disturbed) if disturbed else None
+        memory = self.recorder.memory[rank] = MemoryLog()
+        blocks = self._blocks(rank, layout, sides, events, residency, memory)
+        for name in sorted(role.streams, key=self.number.__getitem__):
+            if name in host_streams:
+                thread = self.hosts.thread(rank, name, events, self.steps)
+                self.threads.append(thread)
+                if blocks is not None:
+                    blocks.thread = thread
+                continue
+            process = StreamProcess(
+                env=self.env,
+                rank=rank,
+                name=name,
+                index=self.number[name],
+                passages=layout.streams[name],
+                sides=sides,
+                blocks=blocks,
+                events=events,
+                rendezvous=self.rendezvous,
+                recorder=self.recorder,
+                log=self.recorder.stream(rank, self.number[name]),
+                residency=residency,
+                queue=self.hosts.queues.get((rank, name)),
+                steps=self.steps,
+            )
+            self.processes.append(process)
+            if blocks is not None:
+                blocks.streams[name] = Local(process.index, process.log, process.queue, process.walk)
+            self.loop.release(process.walk)
+        if blocks is not None:
+            for name, slot in dict.fromkeys(pair for gate in blocks.gates if gate for pair in gate.layout.slots):
+                blocks.streams[name].cause = min(sides[slot].channel.parties)
+
+    def _layout(self, rank: int) -> RoleLayout:
+        number = self.program.ranks[rank].role
+        role = self.program.roles[number]
+        arrays = {name: self.hosts.positions.get((rank, name)) for name in role.streams}
+        key = number, tuple(id(found) for found in arrays.values())
+        layout = self._layouts.get(key)
+        if layout is None:
+            issued = {name: frozenset(() if found is None else found.tolist()) for name, found in arrays.items()}
+            layout = self._layouts[key] = RoleLayout(
+                role, self.number, self.recorder, issued, self.hosts.host_streams[number]
+            )
+        return layout
+
+    def _blocks(
+        self,
+        rank: int,
+        layout: RoleLayout,
+        sides: list[Side],
+        events: RankEvents,
+        residency: Residency | None,
+        memory: MemoryLog,
+    ) -> RankBlocks | None:
+        """Return the blocks of a rank; None where none is closed."""
+        gates: list[Gate | None] = []
+        kinds: list[Hashable] = []
+        gatherings: list[Gathering | None] = []
+        checked: dict[int, tuple[bool, int, Gathering | None]] = {}
+        for gate in layout.gates:
+            found = checked.get(id(gate.layout))
+            if found is None:
+                found = checked[id(gate.layout)] = self._check(rank, gate, sides)
+            gates.append(gate if found[0] else None)
+            kinds.append(found[1])
+            gatherings.append(found[2])
+        if not any(gate is not None for gate in gates):
+            return None
+        begins = [(gate.use.first[gate.layout.host] if gate.layout.host else 0) for gate in layout.gates]
+        lengths = [len(gate.layout.block.streams[gate.layout.host]) if gate.layout.host else 0 for gate in layout.gates]
+        return RankBlocks(
+            rank=rank,
+            gates=gates,
+            kinds=kinds,
+            host_at=[(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)],
+            sides=sides,
+            gatherings=gatherings,
+            events=events,
+            residency=residency,
+            recorder=self.recorder,
+            memory=memory,
+            known=self._known,
+        )
+
+    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering | None]:
+        """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
+        used = [sides[slot] for _, slot in dict.fromkeys(gate.layout.slots)]
+        together = {side.channel.parties for side in used if not side.alone}
+        roles = {self.program.ranks[member].role for parties in together for member in parties}
+        if not all(side.fixed for side in used) or len(together) > 1 or len(roles) > 1:
+            return False, -1, None
+        prices = tuple(
+            (side.cost.latency_ns, side.cost.stream_ns, bool(side.cost.loads), side.disturbance, side.spinning)
+            for side in used
+        )
+        kind = self._kinds.setdefault((id(gate.layout), prices, bool(together)), len(self._kinds))
+        gathering = None
+        if together:
+            (parties,) = together
+            gathering = self._gatherings.get(parties)
+            if gathering is None:
+                gathering = self._gatherings[parties] = Gathering(self.env, self.loop, len(parties))
+        return True, kind, gathering
