@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+from targets import verdict
+
 from simgpu.metrics.mean_errors import mean_errors
 from simgpu.pricing import op_table
 
@@ -51,8 +53,8 @@ def main(folder):
     n, mape, bias = mean_errors(rows)
     largest = max(abs(row.error) for row in rows)
     print(
-        f"\n22B layer (target {TARGET} %)  n {n}  MAPE {100 * mape:.1f} %  bias {100 * bias:+.1f} %"
-        f"  largest {100 * largest:.1f} %"
+        f"\n{verdict(100 * largest <= TARGET)}  22B layer, every row within {TARGET} %: n {n}  MAPE {100 * mape:.1f} %"
+        f"  bias {100 * bias:+.1f} %  largest {100 * largest:.1f} %"
     )
 
 

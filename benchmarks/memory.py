@@ -30,9 +30,9 @@ from simgpu.config import load_cases
 from simgpu.lower.gradients import GRADIENTS
 from simgpu.metrics.memory import allowances, memory_use
 from simgpu.program import Alloc
+from simgpu.units import GIB, MIB
 
 HERE = Path(__file__).parent
-GIB, MIB = 1 << 30, 1 << 20
 B200_TARGET, PROFILE_TARGET, UNDER_TARGET = 3, 5, 6  # percent
 PROFILED_SEQUENCE = 4096
 LLAMA_7B = {"hidden": 4096, "heads": 32, "kv_heads": 32, "ffn": 11008, "vocab": 32000}

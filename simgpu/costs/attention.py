@@ -50,7 +50,8 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
     the query gradient's fp32 sum is cleared, read and converted, and with grouped heads the key and value gradients of
     all query heads are added up. These make the backward rate grow with the sequence.
 
-    Never faster than its bytes at the achieved memory bandwidth.
+    Never faster than its bytes at the achieved memory bandwidth. Under a power cap (``Gpu.power_share``) only work / SM
+    slows down: the clock of the last rows, when SMs idle, stays.
 
     Examples
     --------
@@ -62,7 +63,8 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
     kernel = attention_kernel(gpu, op.kernel)
     wide, value = padded(op.head_dim), padded(op.value_dim or op.head_dim)
     width = (wide + value) / 2
-    rate = 1000 * gpu.sustained_tflops(op.dtype) / gpu.sm_count  # FLOPs per ns of one SM
+    held = min(1.0, gpu.power_share)  # what a power limit leaves of the rate where all SMs are busy
+    rate = 1000 * gpu.sustained_tflops(op.dtype) / held / gpu.sm_count  # FLOPs per ns of one SM
     effort, tile, tail, lone = kernel.effort(width), kernel.tile, TAIL * kernel.rows_per_sm(width), LONE_ROW
     prologue_ns = kernel.prologue_ns * width / 128
     launch_ns = gemm_constants(gpu).launch_latency_ns
@@ -86,7 +88,7 @@ def attention_ns(op: Attention, gpu: Gpu) -> float:
         pairs = min(pairs, rows * longest - longest * (longest - 1) // 2)
     row_ns = longest * pair_ns + prologue_ns
     work_ns = op.batch * op.heads * (pairs * pair_ns + rows * prologue_ns)
-    time_ns = max(work_ns / gpu.sm_count + tail * row_ns, lone * row_ns, traffic_ns)
+    time_ns = max(work_ns / gpu.sm_count + tail * row_ns, work_ns / held / gpu.sm_count, lone * row_ns, traffic_ns)
     return launch_ns + time_ns + around_ns
 
 

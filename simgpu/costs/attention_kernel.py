@@ -8,11 +8,13 @@ from functools import cache
 from simgpu.costs.constants import device_rows
 from simgpu.hardware.gpu import Gpu
 from simgpu.hardware.gpu import gpu as catalogued
+from simgpu.hardware.table import read_table
 
 # Widths of heads that kernels are compiled for; others are padded to the next: HEADDIM_SWITCH in
 # Dao-AILab/flash-attention csrc/flash_attn/src/static_switch.h
 WIDTH_STEP = 32
 WIDTHS = (64, 128, 256)  # that rates were measured at
+FORWARD_ONLY = ("flash-2-paged",)  # kernels of inference
 WIDE_FROM, WIDE_TO = 128, 160  # mean widths between which the backward rate goes over to that of wide heads
 
 
@@ -130,6 +132,34 @@ def attention_kernel(gpu: Gpu, name: str = "") -> AttentionKernel:
         backward_rate=float(row["backward"]),
         wide_backward_rate=float(row["backward_wide"]),
     )
+
+
+@cache
+def kernel_names() -> tuple[str, ...]:
+    """Return the names of all kernels that some device has constants of.
+
+    Examples
+    --------
+    >>> {"flash-2", "flash-3", "cudnn"} <= set(kernel_names())
+    True
+    """
+    return tuple(dict.fromkeys(row["kernel"] for row in read_table("attention_constants.csv")))
+
+
+def device_kernels(gpu: Gpu) -> tuple[str, ...]:
+    """Return the names of the kernels that a device has constants of.
+
+    Parameters
+    ----------
+    gpu : Gpu
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> device_kernels(gpu("P100-SXM2-16GB")), device_kernels(gpu("B200-SXM-180GB"))
+    (('memory-efficient',), ('cudnn',))
+    """
+    return tuple(row["kernel"] for row in device_rows("attention", gpu))
 
 
 def padded(width: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from simgpu.costs.operating_point import at_rate
 from simgpu.costs.table import MeasuredTable
 from simgpu.dtypes import DType
 from simgpu.errors import TopologyError
@@ -58,8 +59,10 @@ class OpCosts:
 
         Notes
         -----
-        Under a cap P the sustained rates are multiplied by (P / TDP)^0.3; bandwidth stays. At ``peak`` rates tiles,
-        waves and launches still cost what they cost; fp32 without tensor cores stays at its sustained share.
+        Under a cap P the sustained rates are multiplied by (P / TDP)^0.3. Bandwidth stays, and so does the clock for
+        what does not draw the power: few or small tiles, latency, memory (`simgpu.costs.operating_point.at_rate`). At
+        ``peak`` rates tiles, waves and launches still cost what they cost; fp32 without tensor cores stays at its
+        sustained share.
 
         Examples
         --------
@@ -92,12 +95,7 @@ def _device(gpu: Gpu, rates: str, power_cap_w: float | None) -> Gpu:
     least = LEAST_POWER * gpu.tdp_w
     if not least <= power_cap_w <= gpu.tdp_w:
         raise TopologyError(f"{gpu.name} cannot be capped so; allowed: {least:g} to {gpu.tdp_w:g} W")
-    share = (power_cap_w / gpu.tdp_w) ** POWER_EXPONENT
-    fp8 = None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * share
-    return replace(
-        gpu,
-        gemm_tflops=gpu.gemm_tflops * share,
-        fp32_tflops=gpu.fp32_tflops * share,
-        fp8_gemm_tflops=fp8,
-        rate_flag="A" if power_cap_w < gpu.tdp_w else gpu.rate_flag,
-    )
+    if power_cap_w == gpu.tdp_w:
+        return gpu
+    capped = at_rate(gpu, gpu.gemm_tflops * (power_cap_w / gpu.tdp_w) ** POWER_EXPONENT)
+    return replace(capped, rate_flag="A")

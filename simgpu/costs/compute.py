@@ -30,10 +30,10 @@ def price(op: Op, gpu: Gpu, table: MeasuredTable | None = None) -> int:
     int, nanoseconds
         Rounded up; at least 1 when there is work, 0 when the op neither computes nor moves anything.
 
-    Raises
-    ------
-    ScenarioError
-        When the device has no arithmetic of the op's precision.
+    Notes
+    -----
+    A device without units for the op's number format is given those of the nearest format it has (`Gpu.peak_tflops`);
+    whether it may be asked at all is for whoever names the two (`simgpu.costs.datasheet.lacking`).
 
     Examples
     --------

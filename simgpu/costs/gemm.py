@@ -18,9 +18,10 @@ from simgpu.workload.op import Gemm
 SPLITS: Final = (1, 2, 3, 4, 6, 8)
 SHORTEST_SPLIT: Final = 256  # elements of k that a split must keep
 K_STEP: Final = 64  # elements of k that one step of the main loop takes
-# One wave of 132 CTAs of 256 x 128 covers a square of about 2080 outputs. A product that is longer both ways reads its
-# operands again and again from memory, which takes power from the arithmetic; seen up to three doublings.
-WAVE_SIDE: Final = 2048
+# One wave of CTAs of 256 x 128 covers a square of outputs: of side 1881 with 108 SMs, 2080 with 132, 2202 with 148. A
+# product that is longer both ways reads its operands again and again from memory, which takes power from the
+# arithmetic. The longest shorter side of the tables that this was fitted to is 16384, three doublings; none beyond.
+WAVE_TILE: Final = 256 * 128  # outputs
 MOST_DOUBLINGS: Final = 3
 LAYOUTS: Final = ("tn", "nn", "nt")
 # A weight gradient that is added to a stored fp32 one waits for half of what it reads of that; the rest hides behind
@@ -28,7 +29,8 @@ LAYOUTS: Final = ("tn", "nn", "nt")
 # grouped ones from -11 to +2 %; stored 16-bit gradients show nothing (MooreThreads/SimuMax efficiency tables).
 EXPOSED_READ: Final = 0.5
 # Rows of operands that do not start at a multiple of 16 bytes cannot be fetched whole. SwiGLU block of width 4096 on
-# H100: 272 TFLOP/s at an inner width of 10922, 396 at 10912 (stas00/ml-engineering). Other devices: assumed the same.
+# H100: 272 TFLOP/s at an inner width of 10922, 396 at 10912 (stas00/ml-engineering), the only pair published: for
+# other devices and formats an assumption (docs/compute.md).
 ALIGNMENT: Final = 16  # bytes
 MISALIGNED_RATE: Final = 0.69
 # What the best kernel reaches of the datasheet's rate when nothing throttles: A100, 302 of 312 (aiconfigurator)
@@ -59,9 +61,11 @@ class GemmConstants:
     boost : float
         Rate of the 256 x 128 tile at boost clock over the sustained, power-limited rate.
     spill : float
-        Loss of the sustained rate per doubling of the shorter side beyond `WAVE_SIDE`.
+        Loss of the sustained rate per doubling of the shorter side beyond that of one wave (`WAVE_TILE`).
     prologue_ns, launch_latency_ns, splitk_latency_ns : float, nanoseconds
         Per wave, per launch, per split-K reduction.
+    group_ns : float, nanoseconds
+        Per group of a grouped product after the first.
     """
 
     tiles: tuple[Tile, ...]
@@ -70,6 +74,7 @@ class GemmConstants:
     prologue_ns: float
     launch_latency_ns: float
     splitk_latency_ns: float
+    group_ns: float = 0.0
 
 
 @cache
@@ -99,14 +104,15 @@ def gemm_constants(gpu: Gpu) -> GemmConstants:
         prologue_ns=float(row["prologue_us"]) * 1000,
         launch_latency_ns=float(row["launch_latency_us"]) * 1000,
         splitk_latency_ns=float(row["splitk_latency_us"]) * 1000,
+        group_ns=float(row["group_us"]) * 1000,
     )
 
 
 def boost_tflops(op: Gemm, gpu: Gpu, constants: GemmConstants | None = None) -> float:
     """Return the matrix rate of the device at boost clock, before power limits it.
 
-    At most 0.97 of the datasheet's peak, except where the sustained rate itself was set above that. Arithmetic in fp32
-    has one rate.
+    At most 0.97 of the datasheet's peak, except where the sustained rate itself was set above that. A power cap and a
+    machine that throttles further (``Gpu.power_share``) leave it as it is. Without them fp32 has one rate.
 
     Examples
     --------
@@ -117,8 +123,8 @@ def boost_tflops(op: Gemm, gpu: Gpu, constants: GemmConstants | None = None) -> 
     """
     sustained = gpu.sustained_tflops(op.dtype)
     if op.dtype == DType.FP32:
-        return sustained
-    boost = (constants or gemm_constants(gpu)).boost * sustained
+        return sustained / min(1.0, gpu.power_share)
+    boost = (constants or gemm_constants(gpu)).boost * sustained / gpu.power_share
     return max(sustained, min(boost, BEST_OF_PEAK * gpu.peak_tflops(op.dtype)))
 
 
@@ -156,13 +162,14 @@ def gemm_ns(op: Gemm, gpu: Gpu, constants: GemmConstants | None = None) -> float
     Three ceilings: clock, power, memory::
 
         t       = launch + max(t_clock, t_power, bytes / (bw hbm_efficiency)) + [into fp32] 0.5 4 m n batch / bw
-        t_power = 2 m n k batch / F (1 + spill log2(min(m, n) / 2048))           the logarithm from 0 to 3
+        t_power = 2 m n k batch / F (1 + spill log2(min(m, n) / side))           the logarithm from 0 to 3
         t_clock = min over tiles and splits of waves + [split > 1] (splitk + 8 split m n batch / bw)
         CTAs    = ceil(m / rows) ceil(n / columns) batch split
         wave    = resident 2 rows columns ceil64(k / split) SM / (F_boost rate) + prologue
 
-    F_boost is the rate at boost clock, F the sustained one. A card that runs into its power limit lowers its clock
-    until power fits; multiprocessors that idle in a part-filled last wave draw little, and let the others run faster.
+    F_boost is the rate at boost clock, F the sustained one, side that of the square of outputs of one wave. A card that
+    runs into its power limit lowers its clock until power fits; multiprocessors that idle in a part-filled last wave
+    draw little, and let the others run faster.
     So waves cost only where they cost more than the power limit does: they hardly show on H100 and B200, which throttle
     far, and fully on an A100 with operands that do not throttle it. Energy per FLOP is taken as constant.
 
@@ -213,7 +220,7 @@ def products_ns(ops: Sequence[Gemm], gpu: Gpu, constants: GemmConstants | None =
     share = min(1.0 if aligned(op) else MISALIGNED_RATE for op in ops)
     flops_per_ns = 1000 * share * gpu.sustained_tflops(ops[0].dtype)
     boost_per_ns = 1000 * share * boost_tflops(ops[0], gpu, constants) / gpu.sm_count  # of one SM
-    power_ns = sum(op.flops * (1 + constants.spill * _doublings(op)) for op in ops) / flops_per_ns
+    power_ns = sum(op.flops * (1 + constants.spill * _doublings(op, gpu)) for op in ops) / flops_per_ns
     bytes_per_ns = gpu.memory_gb_per_s * gpu.hbm_efficiency
     outputs = sum(op.batch * op.m * op.n for op in ops)
     shortest = min(op.k for op in ops)
@@ -238,5 +245,6 @@ def products_ns(ops: Sequence[Gemm], gpu: Gpu, constants: GemmConstants | None =
     return constants.launch_latency_ns + max(fastest, power_ns, memory_ns) + exposed_ns
 
 
-def _doublings(op: Gemm) -> float:
-    return min(MOST_DOUBLINGS, max(0.0, math.log2(max(1, min(op.m, op.n)) / WAVE_SIDE)))
+def _doublings(op: Gemm, gpu: Gpu) -> float:
+    side = math.sqrt(gpu.sm_count * WAVE_TILE)
+    return min(MOST_DOUBLINGS, max(0.0, math.log2(max(1, min(op.m, op.n)) / side)))

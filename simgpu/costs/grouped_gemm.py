@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from simgpu.costs.gemm import products_ns
+from simgpu.costs.gemm import gemm_constants, products_ns
 from simgpu.hardware.gpu import Gpu
 from simgpu.workload.op import Gemm, GroupedGemm
-
-# What each group adds to a batched product of the same size: libraries start one kernel per group, on a few streams,
-# whose beginnings and ends overlap in part. Of 0 to 7 us this has the least mean error (10.6 %, bias -0.7 %) over the
-# 130 grouped products of MooreThreads/SimuMax group_matmul (A100-PCIe, B200; 20 to 256 groups) and deepseek-ai/DeepGEMM
-# (H800; 1 to 8 groups). By device the least is at 3 us (A100, H800) and 5.7 us (B200).
-GROUP_NS: Final = 5500
 
 
 def grouped_gemm_ns(op: GroupedGemm, gpu: Gpu) -> float:
@@ -30,7 +22,8 @@ def grouped_gemm_ns(op: GroupedGemm, gpu: Gpu) -> float:
     Notes
     -----
     A product of the busiest group's rows and one of the mean of the others for each of these, their tiles in the same
-    waves, and 5.5 us for every group after the first. An uneven load fills tiles less well, and a weight gradient's
+    waves, and the device's ``group_ns`` for every group after the first: libraries start one kernel per group, on a few
+    streams, whose beginnings and ends overlap in part. An uneven load fills tiles less well, and a weight gradient's
     last wave waits for the busiest group's loop.
 
     Examples
@@ -40,7 +33,7 @@ def grouped_gemm_ns(op: GroupedGemm, gpu: Gpu) -> float:
     >>> 200 < op.flops / grouped_gemm_ns(op, gpu("A100-SXM4-80GB")) / 1000 < 260  # TFLOP/s
     True
     """
-    return products_ns(_products(op), gpu) + (op.groups - 1) * GROUP_NS
+    return products_ns(_products(op), gpu) + (op.groups - 1) * gemm_constants(gpu).group_ns
 
 
 def _products(op: GroupedGemm) -> tuple[Gemm, ...]:

@@ -26,7 +26,7 @@ P2P_PART_BYTES: Final = 64 << 10
 COPY_ENGINE: Final = "copy engine"  # algorithm of transfers that no kernel runs
 # Bytes of HBM traffic per byte that a link carries: 2-3, the maintainer in NVIDIA/nccl issue 1428
 HBM_BYTES_PER_LINK_BYTE: Final = 2.5
-SMALLEST_SHARE: Final = 0.1  # of the bandwidth that is left to kernels at the least
+SMALLEST_SHARE: Final = 0.1  # of the bandwidth that kernels keep at the least: a guard, not a measurement
 
 
 def disturbance(cost: TransferCost, links: Sequence[Link]) -> Disturbance | None:

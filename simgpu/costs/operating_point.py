@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from statistics import median
 from typing import Final
 
 from simgpu.costs.gemm import gemm_ns
@@ -43,7 +42,7 @@ class OperatingPoint:
     products: int
 
 
-def held_rate(gpu: Gpu, timed: Sequence[tuple[Op, float]]) -> OperatingPoint | None:
+def held_rate(gpu: Gpu, timed: Sequence[tuple[Op, float]], spread: float = NODE_SPREAD) -> OperatingPoint | None:
     """Find the sustained matrix rate that a machine holds, from products that were timed on it.
 
     A card's rate follows its power: how many bits of the operands toggle, how it is cooled and capped, how long it has
@@ -55,11 +54,13 @@ def held_rate(gpu: Gpu, timed: Sequence[tuple[Op, float]]) -> OperatingPoint | N
         As in the catalogue.
     timed : sequence of (Op, float)
         Ops and their times in nanoseconds.
+    spread : float
+        How far from the catalogue's, as a fraction of it, a rate is still taken to be the catalogue's.
 
     Returns
     -------
     OperatingPoint or None
-        None when the catalogue's rate fits within `NODE_SPREAD`, or when fewer than `FEWEST` products are long.
+        None when the catalogue's rate fits within ``spread``, or when fewer than `FEWEST` products are long.
 
     Notes
     -----
@@ -80,6 +81,8 @@ def held_rate(gpu: Gpu, timed: Sequence[tuple[Op, float]]) -> OperatingPoint | N
     long = [(op, time_ns) for op, time_ns in timed if isinstance(op, Gemm | GroupedGemm) and _is_long(op)]
     if len(long) < FEWEST:
         return None
+    from statistics import median  # half of its modules are of no use to any other command
+
     slow, fast = _LEAST, min(_MOST, (gpu.bf16_tflops or gpu.fp16_tflops) / gpu.gemm_tflops)
     for _ in range(_HALVINGS):
         share = (slow * fast) ** 0.5
@@ -88,22 +91,42 @@ def held_rate(gpu: Gpu, timed: Sequence[tuple[Op, float]]) -> OperatingPoint | N
             slow = share
         else:
             fast = share
-    if abs(share - 1) <= NODE_SPREAD:
+    if abs(share - 1) <= spread:
         return None
     return OperatingPoint(gpu=at_rate(gpu, gpu.gemm_tflops * share), products=len(long))
 
 
 def at_rate(gpu: Gpu, tflops: float) -> Gpu:
-    """Return a device at another sustained 16-bit rate; its fp8 rate changes in proportion.
+    """Return a device whose power holds another sustained 16-bit rate; fp8 changes in proportion, fp32 only downwards.
+
+    The clock does not change: it is a kernel that draws full power for long that slows down. What leaves
+    multiprocessors idle, waits for memory or is over at once does not meet the limit, and takes what it took
+    (`simgpu.costs.gemm.gemm_ns`).
+
+    Parameters
+    ----------
+    gpu : Gpu
+    tflops : float, TFLOP/s
+
+    Returns
+    -------
+    Gpu
 
     Examples
     --------
     >>> from simgpu.hardware.gpu import gpu
-    >>> round(at_rate(gpu("H100-SXM5-80GB"), 398).fp8_gemm_tflops)  # half
-    633
+    >>> half = at_rate(gpu("H100-SXM5-80GB"), 398)
+    >>> round(half.fp8_gemm_tflops), half.power_share
+    (633, 0.5)
     """
-    fp8 = None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * tflops / gpu.gemm_tflops
-    return replace(gpu, gemm_tflops=float(tflops), fp8_gemm_tflops=fp8)
+    share = tflops / gpu.gemm_tflops
+    return replace(
+        gpu,
+        gemm_tflops=float(tflops),
+        fp32_share=gpu.fp32_share * min(1.0, share),
+        fp8_gemm_tflops=None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * share,
+        power_share=gpu.power_share * share,
+    )
 
 
 @cache

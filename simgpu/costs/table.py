@@ -9,8 +9,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from simgpu.costs.attention_kernel import attention_kernel
 from simgpu.costs.op_shape import OpShape, shape_of
-from simgpu.workload.op import MemoryBound, Op
+from simgpu.hardware.gpu import Gpu
+from simgpu.workload.op import Attention, MemoryBound, Op
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +53,10 @@ class MeasuredTable:
         What reports call it: the file's name.
     rows : iterable of (Op, float)
         Ops and their times in nanoseconds; of several rows of one shape the geometric mean counts. A memory-bound op
-        with a name stands for ops of that name alone, one with an empty name for every op of its shape.
+        with a name stands for ops of that name alone, one with an empty name for every op of its shape; so does an
+        attention with and without a kernel.
+    gpu : Gpu, optional
+        The device, which says what kernel it runs where it has not the one that an op or a row names.
 
     Notes
     -----
@@ -78,6 +83,7 @@ class MeasuredTable:
 
     name: str
     rows: Iterable[tuple[Op, float]] = field(repr=False)
+    gpu: Gpu | None = field(default=None, repr=False)
     _groups: Mapping[tuple[object, ...], Mapping[tuple[int, ...], float]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +91,7 @@ class MeasuredTable:
         for op, time_ns in self.rows:
             shape = shape_of(op)
             if shape is not None and all(size > 0 for size in shape.sizes):
-                name = op.name if isinstance(op, MemoryBound) else ""
+                name = "" if isinstance(op, Attention) and not op.kernel else _variety(op, self.gpu)
                 logs.setdefault(_key(shape, name), {}).setdefault(shape.sizes, []).append(math.log(time_ns))
         groups = {
             key: MappingProxyType({sizes: math.fsum(times) / len(times) for sizes, times in group.items()})
@@ -118,7 +124,7 @@ def _time(table: MeasuredTable, op: Op) -> MeasuredTime | None:
     shape = shape_of(op)
     if shape is None or not all(size > 0 for size in shape.sizes):
         return None
-    for name in (op.name, "") if isinstance(op, MemoryBound) else ("",):
+    for name in dict.fromkeys((_variety(op, table.gpu), "")):
         group = table._groups.get(_key(shape, name), {})
         if shape.sizes in group:
             return MeasuredTime(time_ns=_exp(group[shape.sizes]), how="exact")
@@ -128,8 +134,15 @@ def _time(table: MeasuredTable, op: Op) -> MeasuredTime | None:
     return None
 
 
-def _key(shape: OpShape, name: str) -> tuple[object, ...]:
-    return (shape.kind, name, shape.same)
+def _variety(op: Op, gpu: Gpu | None) -> str:
+    """Return what a row may leave open of ops of its shape: a memory-bound op's name, an attention's kernel."""
+    if isinstance(op, Attention):
+        return op.kernel if gpu is None else attention_kernel(gpu, op.kernel).name
+    return op.name if isinstance(op, MemoryBound) else ""
+
+
+def _key(shape: OpShape, variety: str) -> tuple[object, ...]:
+    return (shape.kind, variety, tuple(entry for entry in shape.same if entry[0] != "kernel"))
 
 
 def _exp(log_ns: float) -> float:

@@ -14,10 +14,9 @@ from simgpu.hardware.table import read_table, suggestion
 # The table's sustained rate is the median over large shapes; the tile model wants the rate of the best tile.
 # Canonical recipe without tuning per case: F = 1.03 x sustained (fit over ai-dynamo/aiconfigurator gemm_perf tables).
 _TILE_RATE_OVER_SUSTAINED: Final = 1.03
-# Where no rate was published: fraction of the datasheet's 16-bit peak that cards of the form reach. SXM parts and
-# PCIe cards are power-limited (A100-SXM4 0.83, H100-SXM5 0.77; A100-PCIe 0.76, A40 0.80), GeForce cards are limited
-# by their halved fp32-accumulate rate instead and come close to it (RTX-3090, RTX-4090).
-_ASSUMED_FRACTION: Final[Mapping[str, float]] = {"SXM": 0.80, "PCIe": 0.76, "GeForce": 0.96}
+# Where no rate was published (A30): fraction of the datasheet's 16-bit peak that power-limited PCIe cards reach, as
+# A100-PCIe does (A40 0.80).
+_ASSUMED_FRACTION: Final = 0.76
 # Elementwise kernels on cards of which nobody published a figure; as A100-80GB and RTX-3090 (0.87).
 _ASSUMED_HBM_EFFICIENCY: Final = 0.87
 # fp32 on CUDA cores where it was not measured: SIMT peak x .85-.9 before Ampere's GeForce line, .5-.7 since, where half
@@ -54,6 +53,9 @@ class Gpu:
         The same for fp8, where it was measured.
     fp32_share : float
         Fraction of ``fp32_tflops`` that products on CUDA cores reach.
+    power_share : float
+        Sustained rates over the catalogue's, where a lower power limit or a machine's own load moves them: what runs
+        too briefly, or on too few multiprocessors, to meet the power limit keeps the catalogue's clock.
     l2_mib : float, MiB
         Last-level cache.
     nvlink : str
@@ -98,6 +100,7 @@ class Gpu:
     pcie_gb_per_s: float
     pcie_p2p: bool
     source: str
+    power_share: float = 1.0
 
     @property
     def memory_bytes(self) -> int:
@@ -222,8 +225,7 @@ def _read(row: Mapping[str, str]) -> Gpu:
         if sustained is not None:
             tile_rate = round(_TILE_RATE_OVER_SUSTAINED * sustained, 1)
         else:
-            form = "GeForce" if row["pcie_p2p"] == "no" else "PCIe" if row["form"] == "PCIe" else "SXM"
-            tile_rate, flag = round(_ASSUMED_FRACTION[form] * (bf16 or fp16), 1), "A"
+            tile_rate, flag = round(_ASSUMED_FRACTION * (bf16 or fp16), 1), "A"
     fp8, fp32 = _number(row["sust_fp8_tflops"]), _number(row["gemm_fp32_tflops"])
     return Gpu(
         name=row["name"],

@@ -161,8 +161,8 @@ def batch_norm(name: str, images: Images, *, relu: bool, replicas: int = 1) -> P
     >>> [(op.name, op.bytes) for op in piece.forward]
     [('bn1', 96), ('bn1.relu', 64)]
     """
-    weight = Parameter(name=f"{name}.weight", elements=images.channels, total=images.channels)
-    bias = Parameter(name=f"{name}.bias", elements=images.channels, total=images.channels)
+    weight = Parameter(name=f"{name}.weight", elements=images.channels, total=images.channels, vector=True)
+    bias = Parameter(name=f"{name}.bias", elements=images.channels, total=images.channels, vector=True)
     size = images.bytes
     activation = (MemoryBound(name=f"{name}.relu", bytes=2 * size),) if relu else ()
     gradient = (MemoryBound(name=f"{name}.relu.backward", bytes=3 * size),) if relu else ()

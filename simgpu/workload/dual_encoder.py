@@ -178,7 +178,7 @@ def _bridge(image: Shard, text: Shard, width: int) -> Unit:
     pairs, hidden = image.training.micro_batch_size, image.model.hidden
     vectors = pairs * hidden * image.element
     weight, offset = (
-        Parameter(name=f"post_norm.{part}", elements=hidden, total=hidden, replicated=True)
+        Parameter(name=f"post_norm.{part}", elements=hidden, total=hidden, replicated=True, vector=True)
         for part in ("weight", "bias")
     )
     post = Piece(

@@ -30,6 +30,7 @@ class _Traits:
     dense_first: str | None = None  # so many layers at the start have none
 
 
+_MOST_LAYERS = 10_000  # as scenarios have at most; they are gone through one by one
 _DEEPSEEK = _Traits(
     counts=("n_routed_experts", "num_routed_experts"),
     shared_counts=("n_shared_experts", "num_shared_experts"),
@@ -89,6 +90,9 @@ def dense_layers(reading: Reading, family: str, layers: int) -> tuple[int, ...]:
     (0, 1, 2)
     """
     traits = EXPERT_TRAITS[family]
+    if layers > _MOST_LAYERS:
+        reading.problem(f"the number of layers must be at most {_MOST_LAYERS}")
+        return ()
     first = reading.integer(traits.dense_first, default=0, least=0) if traits.dense_first else 0
     step = reading.integer(traits.sparse_step, default=1) if traits.sparse_step else 1
     listed = reading.fields.get("mlp_only_layers") or []

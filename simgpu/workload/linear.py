@@ -97,7 +97,7 @@ def column_parallel(
     dtype = shard.training.matmul_dtype if allow_fp8 else shard.training.precision
     whole, gathered = shard.whole_stream_bytes, dtype.bytes * tokens * hidden
     weight = weights(shard, name, outputs, hidden, total_weights or total_outputs * hidden, tied, fp8=fp8)
-    offset = Parameter(name=f"{name}.bias", elements=outputs, total=total_outputs) if bias else None
+    offset = Parameter(name=f"{name}.bias", elements=outputs, total=total_outputs, vector=True) if bias else None
     forward: list[PassItem] = []
     backward: list[PassItem] = []
     if fp8:
@@ -159,7 +159,9 @@ def row_parallel(
     """
     tokens, hidden, fp8, dtype = shard.tokens, shard.model.hidden, shard.training.fp8, shard.training.matmul_dtype
     weight = weights(shard, name, inputs, hidden, total_inputs * hidden, fp8=fp8)
-    offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True) if bias else None
+    offset = (
+        Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True, vector=True) if bias else None
+    )
     forward: list[PassItem] = []
     backward: list[PassItem] = []
     if fp8:

@@ -34,9 +34,13 @@ def norm(shard: Shard, name: str) -> Piece:
     [4]
     """
     hidden = shard.model.hidden
-    weight = Parameter(name=f"{name}.weight", elements=hidden, total=hidden, replicated=True)
+    weight = Parameter(name=f"{name}.weight", elements=hidden, total=hidden, replicated=True, vector=True)
     layer_norm = shard.model.norm == "layernorm"
-    offset = Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True) if layer_norm else None
+    offset = (
+        Parameter(name=f"{name}.bias", elements=hidden, total=hidden, replicated=True, vector=True)
+        if layer_norm
+        else None
+    )
     ops = _normalise(shard, name, shard.own_tokens, hidden, fused=layer_norm or shard.software.fused_norm)
     return Piece(
         parameters=(weight, offset) if offset else (weight,),
@@ -63,7 +67,7 @@ def query_key_norm(shard: Shard, name: str) -> Piece:
     """
     width, fused = shard.model.head_dim, shard.software.fused_norm
     parameters = tuple(
-        Parameter(name=f"{name}.{which}_norm.weight", elements=width, total=width, replicated=True)
+        Parameter(name=f"{name}.{which}_norm.weight", elements=width, total=width, replicated=True, vector=True)
         for which in ("query", "key")
     )
     query = _normalise(shard, f"{name}.query_norm", shard.tokens * shard.heads, width, fused=fused)

@@ -203,7 +203,7 @@ def _head(model: ResNet, images: Images, kit: Kit) -> Unit:
     """Mean over pixels, the classifier, and cross-entropy on the few logits."""
     batch, channels, element, classes = images.batch, images.channels, images.element, model.classes
     weight = Parameter(name="fc.weight", elements=classes * channels, total=classes * channels)
-    bias = Parameter(name="fc.bias", elements=classes, total=classes)
+    bias = Parameter(name="fc.bias", elements=classes, total=classes, vector=True)
     pooled, logits = batch * channels * element, batch * classes
     cast: tuple[MemoryBound, ...] = ()
     if kit.cast_from_bytes not in (0, element):

@@ -16,7 +16,7 @@ class Parameter:
     ``expert`` marks routed experts' weights, which expert parallelism divides.
     ``frozen`` says that it is not trained: no gradient, no optimizer state.
     ``accumulated`` says that its weight-gradient GEMM adds into the stored gradient itself; ``fp8`` that its GEMMs
-    read an fp8 copy of it.
+    read an fp8 copy of it. ``vector`` says that it has one dimension: a bias, the scale of a norm.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Parameter:
     accumulated: bool = False
     fp8: bool = False
     frozen: bool = False
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,12 @@ import pytest
 
 from simgpu.costs.choice import OpCosts
 from simgpu.costs.compute import price
+from simgpu.costs.gemm import boost_tflops
+from simgpu.costs.operating_point import at_rate
+from simgpu.dtypes import DType
 from simgpu.errors import TopologyError
 from simgpu.hardware.gpu import gpu
-from simgpu.workload.op import Gemm, MemoryBound
+from simgpu.workload.op import Attention, Gemm, MemoryBound
 
 A100 = gpu("A100-SXM4-80GB")
 SQUARE = Gemm(name="x", m=8192, n=8192, k=8192)
@@ -37,6 +40,30 @@ def test_lower_caps_are_slower():
     assert times == sorted(times)
     assert len(set(times)) == len(times)
     assert times[0] == price(SQUARE, A100)
+
+
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.TF32, DType.FP32])
+def test_what_does_not_draw_the_power_is_as_fast_under_a_cap(dtype):
+    capped = OpCosts(power_cap_w=200).device(A100)
+    small, long = (Gemm(name="x", m=size, n=size, k=size, dtype=dtype) for size in (512, 8192))
+    assert price(small, capped) == price(small, A100)
+    assert price(long, capped) > 1.15 * price(long, A100)
+    one, many = (
+        Attention(name="x", batch=1, sequence=4096, heads=heads, kv_heads=heads, head_dim=128) for heads in (1, 64)
+    )
+    assert price(one, capped) == price(one, A100)  # 32 rows of tiles on 108 multiprocessors
+    assert price(many, capped) > 1.15 * price(many, A100)
+
+
+def test_a_machine_that_throttles_further_has_the_same_clock():
+    b200 = gpu("B200-SXM-180GB")
+    for share in (0.5, 0.73, 1.1):
+        assert boost_tflops(SQUARE, at_rate(b200, b200.gemm_tflops * share)) == pytest.approx(
+            boost_tflops(SQUARE, b200)
+        )
+    wide = Gemm(name="x", m=8192, n=8192, k=8192, dtype=DType.FP32)
+    assert price(wide, at_rate(A100, A100.gemm_tflops / 2)) == pytest.approx(2 * price(wide, A100), rel=0.02)
+    assert price(wide, at_rate(A100, A100.gemm_tflops * 1.1)) == price(wide, A100)  # nothing throttles it
 
 
 @pytest.mark.parametrize(

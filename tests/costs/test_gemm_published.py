@@ -1,5 +1,7 @@
 """Errors on published tables of matrix products, which lie beside the repository; benchmarks/gemm.py prints them."""
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,7 @@ def test_all_devices(priced):
 
 def test_two_machines_hold_another_rate_than_the_catalogues(priced):
     rates = {
-        (name, group.rate.gpu.name): round(group.rate.tflops)
+        (name, group.rate.gpu.name): round(group.rate.tflops(None))
         for name, found in priced.items()
         for group in found.groups
         if group.rate.products
@@ -67,3 +69,48 @@ def test_grouped_products(priced):
     assert n > 100
     assert mape < 0.12
     assert abs(bias) < 0.03
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))  # where benchmarks find each other
+    spec = importlib.util.spec_from_file_location("benchmark_gemm", BENCHMARKS / "gemm.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def rated(benchmark):
+    return benchmark.read(FOLDER)[0]
+
+
+@pytest.mark.parametrize("rate", ["machine", "condition"])
+def test_the_targets_hold_at_the_machines_rate_and_under_the_published_conditions(benchmark, rated, rate):
+    rows = [row for row in rated[rate] if row.typical and row.measured.gpu.rate_flag in benchmark.OWN_RATES]
+    assert benchmark.bounded(rows, mape=0.075, bias=0.03)
+    for name in benchmark.LARGE_TARGETS:
+        large = [row for row in rows if row.measured.gpu.name == name and row.op.m >= benchmark.LARGE_M]
+        assert benchmark.bounded(large, mape=0.05)
+    for name in ("A100-SXM4-80GB", "A100-PCIe-80GB", "H100-SXM5-80GB", "B200-SXM-180GB"):
+        assert benchmark.bounded([row for row in rows if row.measured.gpu.name == name], bias=0.03), name
+
+
+def test_every_table_states_its_condition(benchmark, rated):
+    stated = benchmark.conditions()
+    assert {(row.table, row.measured.gpu.name) for row in rated["machine"] if row.typical} == set(stated)
+    assert set(stated.values()) <= {"sustained", "unthrottled", "published machine"}
+
+
+def test_maxima_over_shapes_lie_between_the_sustained_and_the_unthrottled_rate(benchmark, rated):
+    maxima = [row for row in rated["catalogue"] if not row.typical]
+    assert len(maxima) > 5
+    for row in maxima:
+        slow, fast = (
+            benchmark.time_ns(row.op, device) for device in (row.measured.gpu, benchmark.unthrottled(row.measured.gpu))
+        )
+        assert fast <= row.measured.time_ns <= 1.03 * slow, row.measured.id

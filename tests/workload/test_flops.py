@@ -1,11 +1,15 @@
 """FLOPs are the model's formula in every software generation, and recomputation adds exactly its forward."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simgpu.workload.bundled import bundled_model, bundled_models
+from simgpu.workload.families import model_units
 from simgpu.workload.model import Model
-from simgpu.workload.op import Gemm
+from simgpu.workload.op import Attention, Gemm
 from simgpu.workload.software import PRESETS
+from simgpu.workload.training import Training
 from simgpu.workload.unit import Exchange
 from tests.workload.generations import units
 
@@ -69,3 +73,62 @@ def test_recomputation_adds_exactly_its_forward(model, preset):
     weights = 2 * model.layers * model.block_matmul_parameters * length
     assert (counted[2] - counted[1]) * length == weights
     assert model.layers * (flops(full.recompute) - core) == weights
+
+
+def step_ops(model, preset, sequence, batch, recompute="none"):
+    """All products of a micro-batch: embedding, every layer, head, forward and backward."""
+    recipe = Training(sequence_length=sequence, micro_batch_size=batch, accumulation=1, recompute=recompute)
+    built = model_units(model, recipe, software=PRESETS[preset])
+    parts = [built.embedding, *(unit for layer in built.layers for unit in layer.units), built.head]
+    items = [item for unit in parts for item in (*unit.forward, *unit.backward, *unit.recompute)]
+    return recipe, [item for item in items if isinstance(item, Gemm | Attention)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    model=st.sampled_from(DENSE),
+    preset=st.sampled_from(sorted(PRESETS)),
+    sequence=st.integers(8, 128).map(lambda eighths: 8 * eighths),
+    batch=st.integers(1, 4),
+)
+def test_flops_of_a_step_are_the_formula(model, preset, sequence, batch):
+    # 6 N tokens + 12 L s a d per token, half of the latter where the kernel leaves out what causality masks
+    recipe, ops = step_ops(model, preset, sequence, batch)
+    core = [op for op in ops if op.name.startswith("attention.core")]
+    products = sum(op.flops for op in ops) - sum(op.flops for op in core)
+    if PRESETS[preset].flash_attention:  # whose backward computes the scores again: needed is twice the forward
+        needed, half = 3 * sum(op.flops for op in core if not op.backward), 2
+    else:
+        needed, half = sum(op.flops for op in core), 1
+    attention = 12 * model.layers * sequence * model.heads * model.head_dim * recipe.tokens // half
+    assert products == 6 * model.matmul_parameters * recipe.tokens
+    assert needed == attention
+    # the numerator of MFU is never halved
+    assert model.model_flops(recipe) == products + half * attention
+
+
+BUILT_OF_PRODUCTS = [name for name in bundled_models() if getattr(bundled_model(name), "experts", None) is None]
+
+
+@pytest.mark.parametrize("name", BUILT_OF_PRODUCTS)
+def test_mfu_counts_what_the_products_of_every_dense_architecture_do(name):
+    # without flash attention nothing is left out and nothing done twice
+    recipe, ops = step_ops(bundled_model(name), "eager", 197 if name.startswith("vit") else 512, 2)
+    assert bundled_model(name).model_flops(recipe) == sum(op.flops for op in ops)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    model=st.sampled_from(DENSE),
+    preset=st.sampled_from(sorted(PRESETS)),
+    sequence=st.sampled_from([64, 512, 1024]),
+    mode=st.sampled_from(["selective", "full"]),
+)
+def test_recomputing_a_step_adds_exactly_the_forward_that_it_repeats(model, preset, sequence, mode):
+    def total(recompute):
+        return sum(op.flops for op in step_ops(model, preset, sequence, 1, recompute)[1])
+
+    half = 2 if PRESETS[preset].flash_attention else 1
+    core = 4 * model.layers * sequence * sequence * model.heads * model.head_dim // half
+    weights = 2 * model.layers * model.block_matmul_parameters * sequence
+    assert total(mode) - total("none") == core + (weights if mode == "full" else 0)
