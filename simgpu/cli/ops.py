@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from simgpu.cli.destination import Destination, DestinationError, choose_destination
+from simgpu.errors import Issue, ScenarioError
 from simgpu.io.user_path import user_path
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from simgpu.metrics.op_row import OpRow
 
 _SCHEMA: Final = 1
+_WIDE: Final = 180  # columns of --wide
+_REASONS: Final = 3  # that a message says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class OneOp:
     dtype: str = "bf16"
     causal: bool = True
     backward: bool = False
+    kernel: str | None = None
     rates: str | None = None
     power_cap: str | None = None
 
@@ -42,6 +47,7 @@ def ops_command(
     table: str | None,
     csv: str | None,
     json: str | None,
+    wide: bool = False,
 ) -> None:
     """Run the command that the options ask for.
 
@@ -54,6 +60,8 @@ def ops_command(
         ``a.b=value`` settings of the scenario.
     table, csv, json : str or None
         Paths as given.
+    wide : bool
+        Print every column, whatever the width of the terminal.
 
     Raises
     ------
@@ -63,23 +71,42 @@ def ops_command(
     if table is not None:
         if scenario is not None or replace(one, rates=None) != OneOp() or overrides or csv is not None:
             problem = "--table takes everything else from its file"
-            raise DestinationError(f"{problem}; fix: give it no other option but --rates and --json")
-        _table_command(table, rates=one.rates or "machine", json=json)
+            raise DestinationError(f"{problem}; fix: give it no other option but --rates, --json and --wide")
+        _table_command(table, rates=one.rates or "machine", json=json, wide=wide)
     elif scenario is not None:
-        if one != OneOp():
-            problem = "its GPUs and ops are its own"
-            raise DestinationError(f"{scenario} is a scenario: {problem}; fix: leave --gpu, --gemm and the like out")
-        _scenario_command(scenario, overrides=overrides, csv=csv, json=json)
+        _check_alone(scenario, one)
+        _scenario_command(scenario, overrides=overrides, csv=csv, json=json, wide=wide)
     elif one.gemm or one.attention:
         if overrides:
             raise DestinationError("--set sets fields of a scenario; fix: name one, or leave --set out")
-        _one_command(one, csv=csv, json=json)
+        if not one.attention and (one.kernel is not None or not one.causal):
+            option = "--no-causal" if one.kernel is None else "--kernel"
+            raise DestinationError(f"{option} means nothing to --gemm; fix: leave it out, or add --attention")
+        _one_command(one, csv=csv, json=json, wide=wide)
     else:
         example = "simgpu ops SCENARIO, or simgpu ops --gpu h100-sxm-80gb --gemm 8192,8192,8192"
         raise DestinationError(f"SCENARIO, --gemm, --attention or --table is missing; fix: such as {example}")
 
 
-def _scenario_command(scenario: str, *, overrides: Sequence[str], csv: str | None, json: str | None) -> None:
+def _check_alone(scenario: str, one: OneOp) -> None:
+    """Refuse options of single ops beside a scenario, and name the field that takes their place."""
+    for option, field, value in (
+        ("--rates", "costs.rates", one.rates),
+        ("--power-cap", "costs.power_cap_w", one.power_cap),
+        ("--kernel", "software.attention_kernel", one.kernel),
+        ("--dtype", "training.precision", None if one.dtype == OneOp().dtype else one.dtype),
+    ):
+        if value is not None:
+            fix = f"--set {field}={value!r}" if " " in value else f"--set {field}={value}"
+            raise DestinationError(f"{scenario} is a scenario, whose {field} stands for {option}; fix: {fix}")
+    if one != OneOp():
+        problem = "its GPUs and ops are its own"
+        raise DestinationError(f"{scenario} is a scenario: {problem}; fix: leave --gpu, --gemm and the like out")
+
+
+def _scenario_command(
+    scenario: str, *, overrides: Sequence[str], csv: str | None, json: str | None, wide: bool
+) -> None:
     from simgpu.config.load import load_scenario
 
     loaded = load_scenario(scenario, overrides=overrides)
@@ -88,14 +115,14 @@ def _scenario_command(scenario: str, *, overrides: Sequence[str], csv: str | Non
     _write_csv(csv_path, ((report.gpu, row) for _, report in groups for row in report.rows))
     data = {"schema": _SCHEMA, "cases": [_case_json(names, report) for names, report in groups]}
     text = _json(data, destination)
-    console = destination.console()
+    console = _console(destination, wide=wide)
     for names, report in groups:
         _print_report(names, report, console)
     _print_end(console, csv_path, text)
 
 
-def _one_command(one: OneOp, *, csv: str | None, json: str | None) -> None:
-    from simgpu.cli.op_tables import row_table
+def _one_command(one: OneOp, *, csv: str | None, json: str | None, wide: bool) -> None:
+    from simgpu.cli.op_tables import notes, row_table
     from simgpu.config.op_request import parse_power_cap
     from simgpu.metrics.op_row import row_to_json
     from simgpu.pricing import one_op
@@ -110,28 +137,45 @@ def _one_command(one: OneOp, *, csv: str | None, json: str | None) -> None:
         dtype=one.dtype,
         causal=one.causal,
         backward=one.backward,
+        kernel=one.kernel,
         rates=one.rates or "sustained",
         power_cap_w=None if one.power_cap is None else parse_power_cap(one.power_cap),
     )
     _write_csv(csv_path, ((device, row) for row in rows))
     text = _json({"schema": _SCHEMA, "gpu": device, "rows": [row_to_json(row) for row in rows]}, destination)
-    console = destination.console()
-    console.print(row_table(rows, title=device))
+    console = _console(destination, wide=wide)
+    console.print(row_table(rows, console.width, title=device))
+    for note in notes(rows, console.width):
+        console.print(note)
     _print_end(console, csv_path, text)
 
 
-def _table_command(table: str, *, rates: str, json: str | None) -> None:
-    from simgpu.cli.op_tables import print_op_errors
+def _table_command(table: str, *, rates: str, json: str | None, wide: bool) -> None:
+    from simgpu.cli.op_error_tables import print_op_errors
     from simgpu.metrics.op_errors import op_errors_to_json
     from simgpu.pricing import op_table
 
     path = user_path(table)
     destination = choose_destination(stem="", html=None, no_html=True, json=json, inputs=[path])
     found = op_table(path, rates=rates)
+    if not found.priced:
+        reasons = Counter[str]()
+        for one in found.skipped:
+            reasons[one.reason] += one.rows
+        said = "; ".join(f"{reason} ({n} row{'s' if n > 1 else ''})" for reason, n in reasons.most_common(_REASONS))
+        more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
+        raise ScenarioError([Issue(field="", problem=f"has no row that can be compared: {said}{more}", file=table)])
     text = _json(op_errors_to_json(found), destination)
-    print_op_errors(found, destination.console())
+    print_op_errors(found, _console(destination, wide=wide))
     if text is not None:
         print(text, end="")
+
+
+def _console(destination: Destination, *, wide: bool) -> Console:
+    console = destination.console()
+    if wide:
+        console.width = max(console.width, _WIDE)
+    return console
 
 
 def _alike(cases: Iterable[Case]) -> list[tuple[list[str], OpReport]]:
@@ -197,8 +241,8 @@ def _print_report(names: Sequence[str], report: OpReport, console: Console) -> N
 
     console.print(Text(f"{' / '.join(names)}: {report.model} on {report.gpu}", style="bold"))
     if report.table is not None:
-        console.print(Text(f"{report.table}; the rest from the model"))
-    for part in report_tables(report):
+        console.print(Text(str(report.table)))
+    for part in report_tables(report, console.width):
         console.print(part)
 
 

@@ -113,4 +113,4 @@ class OpCells:
         for dtype in DType:
             if re.match(rf"{dtype.value}\b", text):
                 return dtype
-        raise SkippedError(f"number format is not modelled: {text or 'unstated'}")
+        raise SkippedError(f"number format is not modelled: {text}" if text else f"number format is unstated: {column}")

@@ -9,30 +9,36 @@ from typing import Final
 from simgpu.config.near import did_you_mean
 from simgpu.config.op_cells import LARGEST
 from simgpu.config.power import parse_watts
-from simgpu.costs.choice import OpCosts
+from simgpu.costs.attention_kernel import FORWARD_ONLY, device_kernels, kernel_names
+from simgpu.costs.choice import RATES, OpCosts
+from simgpu.costs.datasheet import attention_formats, formats, lacking
 from simgpu.dtypes import DType
 from simgpu.errors import Issue, ScenarioError, TopologyError
 from simgpu.hardware.gpu import Gpu
+from simgpu.metrics.op_errors import MACHINE
 from simgpu.units import QuantityError
 from simgpu.workload.op import Attention, Gemm
+from simgpu.workload.software import DEFAULT
 
 GEMM: Final = ("M", "N", "K")
 ATTENTION: Final = ("BATCH", "SEQUENCE", "HEADS", "HEAD_DIM")
 DTYPES: Final = tuple(dtype.value for dtype in DType)
 
 
-def parse_gemm(text: str, *, dtype: str = "bf16") -> Gemm:
-    """Read a matrix product.
+def parse_gemm(text: str, *, dtype: str = "bf16", backward: bool = False) -> tuple[Gemm, ...]:
+    """Read a matrix product, or those of its backward pass.
 
     Parameters
     ----------
     text : str
         ``M,N,K`` or ``M,N,K,BATCH``: (M, K) x (K, N).
     dtype : str
+    backward : bool
+        The gradients of its input, (M, N) x (N, K), and of its weight, (N, M) x (M, K), instead.
 
     Returns
     -------
-    Gemm
+    tuple of Gemm
 
     Raises
     ------
@@ -41,15 +47,25 @@ def parse_gemm(text: str, *, dtype: str = "bf16") -> Gemm:
 
     Examples
     --------
-    >>> parse_gemm("8192,8192,4096").flops == 2 * 8192 * 8192 * 4096
+    >>> (gemm,) = parse_gemm("8192,8192,4096")
+    >>> gemm.flops == 2 * 8192 * 8192 * 4096
     True
+    >>> [(op.m, op.n, op.k, op.layout) for op in parse_gemm("64,128,256", backward=True)]
+    [(64, 256, 128, 'nn'), (128, 256, 64, 'nt')]
     """
     sizes = _sizes("--gemm", text, GEMM, "BATCH")
     m, n, k, batch = (*sizes, 1)[:4]
-    return Gemm(name="gemm", m=m, n=n, k=k, batch=batch, dtype=_dtype(dtype))
+    if not backward:
+        return (Gemm(name="gemm", m=m, n=n, k=k, batch=batch, dtype=_dtype(dtype)),)
+    return (
+        Gemm(name="gemm.dgrad", m=m, n=k, k=n, batch=batch, dtype=_dtype(dtype), layout="nn"),
+        Gemm(name="gemm.wgrad", m=n, n=k, k=m, batch=batch, dtype=_dtype(dtype), layout="nt"),
+    )
 
 
-def parse_attention(text: str, *, dtype: str = "bf16", causal: bool = True, backward: bool = False) -> Attention:
+def parse_attention(
+    text: str, *, dtype: str = "bf16", causal: bool = True, backward: bool = False, kernel: str | None = None
+) -> Attention:
     """Read a fused attention.
 
     Parameters
@@ -58,6 +74,8 @@ def parse_attention(text: str, *, dtype: str = "bf16", causal: bool = True, back
         ``BATCH,SEQUENCE,HEADS,HEAD_DIM`` or with ``,KV_HEADS`` behind it; as many as heads by default.
     dtype : str
     causal, backward : bool
+    kernel : str, optional
+        As ``simgpu/data/attention_constants.csv`` calls it; that of a scenario's default software when left out.
 
     Returns
     -------
@@ -81,8 +99,45 @@ def parse_attention(text: str, *, dtype: str = "bf16", causal: bool = True, back
         raise ScenarioError([Issue(field="--attention", value=text, problem=problem, allowed=f"KV_HEADS of {allowed}")])
     return Attention(
         name="attention", batch=batch, sequence=sequence, heads=heads, kv_heads=kv_heads, head_dim=width, causal=causal,
-        backward=backward, dtype=_dtype(dtype),
+        backward=backward, dtype=_dtype(dtype), kernel=DEFAULT.attention_kernel if kernel is None else kernel.lower(),
     )  # fmt: skip
+
+
+def check_kernel(gpu: Gpu, kernel: str, *, backward: bool = False) -> None:
+    """Refuse an attention kernel that a device has no constants of, and the backward pass of one without.
+
+    Parameters
+    ----------
+    gpu : Gpu
+    kernel : str
+    backward : bool
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> from simgpu.hardware.gpu import gpu
+    >>> check_kernel(gpu("A100-SXM4-80GB"), "flash-3")
+    Traceback (most recent call last):
+        ...
+    simgpu.errors.ScenarioError: --kernel = flash-3: is not modelled on A100-SXM4-80GB; allowed: flash-2, flash-1, ...
+    """
+    able = [name for name in device_kernels(gpu) if not (backward and name in FORWARD_ONLY)]
+    if kernel.lower() in able:
+        return
+    known = kernel.lower() in kernel_names()
+    problem = f"is not modelled on {gpu.name}" if known else "is no attention kernel that SimGPU knows"
+    if kernel.lower() in FORWARD_ONLY and backward:
+        problem = "is a kernel of inference, without a backward pass"
+    raise ScenarioError(
+        [
+            Issue(
+                field="--kernel", value=kernel, problem=problem, allowed=", ".join(able), fix=did_you_mean(kernel, able)
+            )
+        ]
+    )
 
 
 def request_device(gpu: Gpu, *, rates: str = "sustained", power_cap_w: float | None = None) -> Gpu:
@@ -109,6 +164,12 @@ def request_device(gpu: Gpu, *, rates: str = "sustained", power_cap_w: float | N
     >>> request_device(gpu("A100-SXM4-80GB"), rates="peak").gemm_tflops
     312.0
     """
+    if rates.lower() == MACHINE:
+        problem = "is told from a measured table"
+        issue = Issue(
+            field="--rates", value=rates, problem=problem, allowed=", ".join(RATES), fix="name the table with --table"
+        )
+        raise ScenarioError([issue])
     try:
         return OpCosts(rates=rates.lower(), power_cap_w=power_cap_w).device(gpu)
     except TopologyError as error:
@@ -167,15 +228,12 @@ def check_format(gpu: Gpu, op: Gemm | Attention) -> None:
         ...
     simgpu.errors.ScenarioError: --dtype = bf16: V100-SXM2-32GB (Volta) has no bf16 arithmetic; allowed: fp32, fp16
     """
-    peaks = {DType.BF16: gpu.bf16_tflops, DType.TF32: gpu.tf32_tflops, DType.FP8: gpu.fp8_tflops}
-    able = [dtype for dtype in DType if peaks.get(dtype, 1.0)]
-    if isinstance(op, Attention):
-        able = [dtype for dtype in able if dtype.bytes <= 2]
-    if op.dtype in able:
+    problem = lacking(op, gpu)
+    if problem is None:
         return
-    what = "no fused attention" if isinstance(op, Attention) and peaks.get(op.dtype, 1.0) else "no"
-    problem = f"{gpu.name} ({gpu.arch}) has {what} {'in ' if what != 'no' else ''}{op.dtype.value} arithmetic"
-    allowed = ", ".join(dtype.value for dtype in able)
+    allowed = ", ".join(
+        dtype.value for dtype in (attention_formats(gpu) if isinstance(op, Attention) else formats(gpu))
+    )
     raise ScenarioError([Issue(field="--dtype", value=op.dtype.value, problem=problem, allowed=allowed)])
 
 

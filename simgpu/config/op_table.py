@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ from simgpu.config.gpu_name import find_gpu
 from simgpu.config.near import did_you_mean
 from simgpu.config.op_cells import OpCells, SkippedError
 from simgpu.config.published_layers import MeasuredLayer
-from simgpu.config.published_ops import PUBLISHED
+from simgpu.config.published_ops import NO_SHAPE, PUBLISHED, READ
+from simgpu.costs.attention_kernel import device_kernels, kernel_names
 from simgpu.costs.gemm import LAYOUTS
 from simgpu.costs.memory_bound import PATTERN_RATE
 from simgpu.costs.op_shape import KINDS, OP_CLASSES, OpShape, kind_of, shape_fields, shape_of, shape_values
@@ -23,7 +25,8 @@ from simgpu.io.op_table import FORMATS, OWN, OpTableFile, read_op_table_file
 from simgpu.metrics.op_errors import MeasuredOps
 from simgpu.metrics.op_row import OpRow
 from simgpu.metrics.set_aside import Skipped
-from simgpu.workload.op import MemoryBound, Op
+from simgpu.workload.op import Attention, MemoryBound, Op
+from simgpu.workload.software import DEFAULT
 
 COLUMNS: Final = (
     "kind",
@@ -46,6 +49,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "pattern": tuple(PATTERN_RATE),
     "op_class": OP_CLASSES,
     "dtype": tuple(dtype.value for dtype in DType),
+    "kernel": kernel_names(),
 }
 
 
@@ -62,12 +66,15 @@ class OpTable:
         What must be played to be priced.
     skipped : tuple of Skipped
         One for every other row.
+    unread : tuple of str
+        Columns that are not read.
     """
 
     source: str
     rows: tuple[MeasuredOps, ...]
     layers: tuple[MeasuredLayer, ...]
     skipped: tuple[Skipped, ...]
+    unread: tuple[str, ...] = ()
 
 
 def read_op_table(path: Path) -> OpTable:
@@ -91,13 +98,14 @@ def read_op_table(path: Path) -> OpTable:
     cells = OpCells(source=file.csv.source, issues=_unknown_columns(file))
     rows: list[MeasuredOps | MeasuredLayer] = []
     skipped: list[Skipped] = []
-    for mapping, line in zip(file.csv.rows, file.csv.lines, strict=True):
+    unread = () if file.format == OWN else tuple(c for c in file.csv.header if c and c not in READ[file.format])
+    for name, mapping, line in zip(_ids(file), file.csv.rows, file.csv.lines, strict=True):
         cells.turn_to(mapping, line)
-        name = _id(file, mapping, line)
         try:
             if file.format == OWN:
                 rows.append(_own_row(cells, name))
             else:
+                _check_unread(cells, unread, file.format)
                 rows += PUBLISHED[file.format](cells, name)
         except SkippedError as why:
             empty = str(why) == _NOT_FILLED_IN  # said once, not for every row
@@ -109,6 +117,7 @@ def read_op_table(path: Path) -> OpTable:
         rows=tuple(row for row in rows if isinstance(row, MeasuredOps)),
         layers=tuple(row for row in rows if isinstance(row, MeasuredLayer)),
         skipped=tuple(skipped),
+        unread=tuple(column for column in unread if column not in NO_SHAPE),
     )
 
 
@@ -152,7 +161,7 @@ def scenario_table(path: Path, name: str, gpu: Gpu) -> MeasuredTable:
             found.append((op, time_us * 1e3))
     if cells.issues:
         raise ScenarioError(cells.issues)
-    return MeasuredTable(name, found)
+    return MeasuredTable(name, found, gpu)
 
 
 def export_rows(rows: Iterable[tuple[str, OpRow]]) -> Iterator[dict[str, Any]]:
@@ -178,8 +187,10 @@ def export_rows(rows: Iterable[tuple[str, OpRow]]) -> Iterator[dict[str, Any]]:
             continue
         seen.add(key)
         measured = row.origin.source == "table exact"  # anything else counts as not filled in when it is read
+        kernel = {"kernel": row.kernel} if row.kernel else {}
         yield {
-            "kind": kind, "op": row.op.name, **shape_values(row.op), "gpu": device, "time_us": row.time_ns / 1e3,
+            "kind": kind, "op": row.op.name, **shape_values(row.op), **kernel, "gpu": device,
+            "time_us": row.time_ns / 1e3,
             "model_us": None if measured else row.time_ns / 1e3, "unit": row.unit, "phase": row.phase,
         }  # fmt: skip
 
@@ -208,8 +219,11 @@ def _own_row(cells: OpCells, name: str) -> MeasuredOps:
     if device is None:
         raise SkippedError("gpu is unstated")
     group = cells.text("kind").lower()
-    if group == "attention":
-        group += ".backward" if getattr(op, "backward", False) else ".forward"
+    if isinstance(op, Attention):
+        if op.kernel and op.kernel not in device_kernels(device):
+            raise SkippedError(f"kernel is not modelled on {device.name}: {op.kernel}")
+        op = op if op.kernel else replace(op, kernel=DEFAULT.attention_kernel)
+        group += ".backward" if op.backward else ".forward"
     return MeasuredOps(id=name, gpu=device, group=group, ops=(op,), time_ns=time_us * 1e3)
 
 
@@ -263,12 +277,29 @@ def _own_op(cells: OpCells) -> Op | None:
             values[column] = value
         elif default is MISSING and not cells.text(column):
             cells.refuse(column, f"is missing: a {kind} row needs it")
-    return None if len(cells.issues) > known else KINDS[kind](**values)
+    op = None if len(cells.issues) > known else KINDS[kind](**values)
+    if isinstance(op, Attention):
+        if op.window is not None and not op.causal:
+            cells.refuse("window", "is of causal attention only", allowed="nothing where causal is no")
+        if op.heads % op.kv_heads:
+            cells.refuse("kv_heads", f"does not divide the {op.heads} heads", allowed=f"a divisor of {op.heads}")
+    return op
 
 
-def _id(file: OpTableFile, cells: Mapping[str, str], line: int) -> str:
-    """Call a row by its id, else by its op and device."""
-    if cells.get("id"):
-        return cells["id"]
-    words = [cells[column] for column in ("gpu", "op", "stage") if cells.get(column)]
-    return " ".join(words) if words else f"{file.csv.source}:{line}"
+def _check_unread(cells: OpCells, unread: Iterable[str], name: str) -> None:
+    """Set a row aside that says something of its shape in a column that its format does not have."""
+    for column in unread:
+        if column in COLUMNS and cells.text(column):
+            raise SkippedError(f"column is not read in the {name} format: {column}")
+
+
+def _ids(file: OpTableFile) -> Iterator[str]:
+    """Call rows by their ids, else by op and device; by their line too where that leaves several of one name."""
+    names = [
+        cells.get("id") or " ".join(cells[column] for column in ("gpu", "op", "stage") if cells.get(column))
+        for cells in file.csv.rows
+    ]
+    often = Counter(names)
+    for name, line in zip(names, file.csv.lines, strict=True):
+        place = f"{Path(file.csv.source).name}:{line}"
+        yield place if not name else name if often[name] == 1 else f"{name} ({place})"

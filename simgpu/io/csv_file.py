@@ -7,9 +7,13 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.text_file import read_text
+
+_SEPARATORS: Final[Mapping[str, str]] = {";": "semicolons", "\t": "tabs"}
+_ALLOWED: Final = "comma-separated values, with points in numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,8 @@ def read_csv(path: Path) -> CsvFile:
     Raises
     ------
     ScenarioError
-        With one issue, when it cannot be read, is no CSV, is empty, or a row has more cells than the header.
+        With one issue, when it cannot be read, is no CSV or empty, names a column twice, or a row has more cells than
+        the header.
 
     Examples
     --------
@@ -71,6 +76,15 @@ def read_csv(path: Path) -> CsvFile:
                 continue
             if not header:
                 header = tuple(cell.strip() for cell in cells)
+                sign = next((sign for sign in _SEPARATORS if sign in header[0]), None) if len(header) == 1 else None
+                if sign is not None:
+                    problem = f"separates its columns by {_SEPARATORS[sign]}"
+                    raise ScenarioError(
+                        [Issue(field="", problem=problem, allowed=_ALLOWED, file=source, line=reader.line_num)]
+                    )
+                twice = sorted({name for name in header if name and header.count(name) > 1})
+                if twice:
+                    raise _refused(source, f"names a column twice: {', '.join(twice)}", reader.line_num)
                 continue
             if len(cells) > len(header):
                 problem = f"has {len(cells)} cells where the header names {len(header)} columns"

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from simgpu.costs.datasheet import IMPLAUSIBLE, over_datasheet
 from simgpu.costs.op_shape import OpShape, shape_of
 from simgpu.costs.table import MeasuredTable
+from simgpu.hardware.gpu import Gpu
+from simgpu.hardware.gpu import gpu as catalogued
 from simgpu.lower.kernels import KernelPrices
 from simgpu.metrics.op_row import OpRow, op_row, row_to_json
 from simgpu.metrics.op_table_use import OpTableUse
@@ -140,18 +143,20 @@ def report_ops(program: Program, prices: KernelPrices, *, name: str, model: str)
         totals=totals,
         stages=tuple(role.stages for role in program.roles),
         stages_ns=tuple(stages_ns),
-        table=None if prices.table is None else table_use(prices.table, (row.op for row in rows)),
+        table=None if prices.table is None else table_use(prices.table, (row.op for row in rows), prices.gpu),
     )
 
 
-def table_use(table: MeasuredTable, ops: Iterable[Op]) -> OpTableUse:
-    """Count how many different op shapes a table prices.
+def table_use(table: MeasuredTable, ops: Iterable[Op], gpu: Gpu) -> OpTableUse:
+    """Count how many different op shapes a table prices, and say what to know of its times.
 
     Parameters
     ----------
     table : MeasuredTable
     ops : iterable of Op
         Those of a given duration do not count.
+    gpu : Gpu
+        That the rest is priced on.
 
     Returns
     -------
@@ -162,8 +167,23 @@ def table_use(table: MeasuredTable, ops: Iterable[Op]) -> OpTableUse:
         shape = shape_of(op)
         if shape is not None:
             distinct.setdefault((shape, op.name if isinstance(op, MemoryBound) else ""), op)
-    found = Counter(measured.how for op in distinct.values() if (measured := table.time(op)) is not None)
-    return OpTableUse(table=table.name, shapes=len(distinct), exact=found["exact"], interpolated=found["interpolated"])
+    found = [(op, measured) for op in distinct.values() if (measured := table.time(op)) is not None]
+    how = Counter(measured.how for _, measured in found)
+    notes = []
+    if found and gpu is not catalogued(gpu.name):
+        notes.append("costs.rates and costs.power_cap_w change the model's times, not measured ones")
+    fast = {op.name: over for op, time in found if (over := over_datasheet(op, time.time_ns, gpu)) > IMPLAUSIBLE}
+    if fast:
+        name = max(fast, key=lambda name: fast[name])
+        which = "1 of these times is" if len(fast) == 1 else f"{len(fast)} of these times are"
+        notes.append(f"{which} faster than the datasheet allows, {name} {fast[name]:.3g} times: are they microseconds?")
+    return OpTableUse(
+        table=table.name,
+        shapes=len(distinct),
+        exact=how["exact"],
+        interpolated=how["interpolated"],
+        notes=tuple(notes),
+    )
 
 
 def report_to_json(report: OpReport) -> dict[str, Any]:

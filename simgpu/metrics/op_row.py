@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from simgpu.costs.attention_kernel import attention_kernel
 from simgpu.costs.bound import bound
 from simgpu.costs.compute import price
 from simgpu.costs.op_shape import kind_of, shape_values
 from simgpu.costs.origin import Origin, origin
 from simgpu.costs.table import MeasuredTable
 from simgpu.hardware.gpu import Gpu
-from simgpu.workload.op import Op
+from simgpu.workload.op import Attention, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,10 @@ class OpRow:
         Where the time comes from.
     per_step : int
         How often one rank of each pipeline stage, all stages together, runs it in a step.
+    kernel : str
+        Of attention: the kernel whose constants were used, the device's first where it has not the op's own.
+    cached : bool
+        Its traffic is faster than the memory's nominal bandwidth: part of it stays in L2.
     """
 
     unit: str
@@ -41,6 +46,8 @@ class OpRow:
     bound: str
     origin: Origin
     per_step: int = 1
+    kernel: str = ""
+    cached: bool = False
 
     @property
     def tflops(self) -> float:
@@ -81,14 +88,17 @@ def op_row(
     op: Op, gpu: Gpu, table: MeasuredTable | None, *, unit: str = "", phase: str = "", per_step: int = 1
 ) -> OpRow:
     """Price one op of a step; see `OpRow`."""
+    time_ns = price(op, gpu, table)
     return OpRow(
         unit=unit,
         phase=phase,
         op=op,
-        time_ns=price(op, gpu, table),
+        time_ns=time_ns,
         bound=bound(op, gpu),
         origin=origin(op, gpu, table),
         per_step=per_step,
+        kernel=attention_kernel(gpu, op.kernel).name if isinstance(op, Attention) else "",
+        cached=op.bytes > time_ns * gpu.memory_gb_per_s,
     )
 
 
@@ -110,11 +120,13 @@ def row_to_json(row: OpRow) -> dict[str, Any]:
         "kind": kind_of(row.op) or "timed",
         "class": row.op.op_class,
         "shape": dict(shape_values(row.op)),
+        "kernel": row.kernel or None,
         "flops": row.op.flops,
         "bytes": row.op.bytes,
         "time_us": row.time_ns / 1e3,
         "tflops": row.tflops,
         "gb_per_s": row.gb_per_s,
+        "l2": row.cached,
         "bound": row.bound,
         "source": row.origin.source,
         "source_detail": row.origin.detail,

@@ -18,22 +18,26 @@ class OpTableUse:
         Different op shapes of the run.
     exact, interpolated : int
         How many of them were measured, and how many lie between measured ones; the model prices the rest.
+    notes : tuple of str
+        What to know of these times.
 
     Examples
     --------
     >>> print(OpTableUse(table="my_ops.csv", shapes=42, exact=12, interpolated=5))
-    17 of 42 op shapes from my_ops.csv (12 measured, 5 interpolated)
+    17 of 42 op shapes from my_ops.csv (12 measured, 5 interpolated), the rest from the model
     """
 
     table: str
     shapes: int
     exact: int
     interpolated: int
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         found = self.exact + self.interpolated
         split = f" ({self.exact} measured, {self.interpolated} interpolated)" if self.interpolated else ""
-        return f"{found} of {self.shapes} op shapes from {self.table}{split}"
+        said = f"{found} of {self.shapes} op shapes from {self.table}{split}, the rest from the model"
+        return "; ".join((said, *self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for ``json.dumps``."""
@@ -42,4 +46,5 @@ class OpTableUse:
             "shapes": self.shapes,
             "exact": self.exact,
             "interpolated": self.interpolated,
+            "notes": list(self.notes),
         }

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simgpu.config.case import Case
-from simgpu.config.gpu_name import find_gpu
-from simgpu.config.op_request import check_format, parse_attention, parse_gemm, request_device
 from simgpu.errors import Issue, ScenarioError, SimGPUError
 from simgpu.lower import lower
 from simgpu.lower.kernels import KernelPrices
-from simgpu.metrics.op_errors import MACHINE, TABLE_RATES, OpErrors, price_op_table
 from simgpu.metrics.op_report import OpReport, report_ops
 from simgpu.metrics.op_row import OpRow, price_ops
 from simgpu.metrics.set_aside import Skipped
 from simgpu.program import Program
 from simgpu.workload.op import Attention, Gemm
+
+if TYPE_CHECKING:
+    from simgpu.metrics.op_errors import OpErrors
 
 
 def lower_case(case: Case, prices: KernelPrices) -> Program:
@@ -74,6 +75,7 @@ def one_op(
     dtype: str = "bf16",
     causal: bool = True,
     backward: bool = False,
+    kernel: str | None = None,
     rates: str = "sustained",
     power_cap_w: float | None = None,
 ) -> tuple[str, tuple[OpRow, ...]]:
@@ -88,8 +90,13 @@ def one_op(
     attention : sequence of str
         ``BATCH,SEQUENCE,HEADS,HEAD_DIM[,KV_HEADS]`` each.
     dtype : str
-    causal, backward : bool
+    causal : bool
         Of the attentions.
+    backward : bool
+        The backward pass: of an attention its kernel, of a product the gradients of input and weight.
+    kernel : str, optional
+        Of the attentions; the default is that of a scenario's default software, or the device's first where it has not
+        that one.
     rates, power_cap_w
         As in a scenario's ``costs`` block.
 
@@ -102,7 +109,7 @@ def one_op(
     Raises
     ------
     ScenarioError
-        For a GPU, shape or number format that does not exist.
+        For a GPU, shape, number format or kernel that does not exist.
 
     Examples
     --------
@@ -110,16 +117,21 @@ def one_op(
     >>> name, row.bound, 600 < row.tflops < 800
     ('H100-SXM5-80GB', 'compute', True)
     """
+    from simgpu.config.gpu_name import find_gpu  # here and below: a scenario's ops need none of it
+    from simgpu.config.op_request import check_format, check_kernel, parse_attention, parse_gemm, request_device
+
     device = find_gpu(gpu)
     priced_on = request_device(device, rates=rates, power_cap_w=power_cap_w)
-    asked: list[Gemm | Attention] = [parse_gemm(text, dtype=dtype) for text in gemm]
-    asked += [parse_attention(text, dtype=dtype, causal=causal, backward=backward) for text in attention]
+    if kernel is not None:
+        check_kernel(device, kernel, backward=backward)
+    asked: list[Gemm | Attention] = [op for text in gemm for op in parse_gemm(text, dtype=dtype, backward=backward)]
+    asked += [parse_attention(text, dtype=dtype, causal=causal, backward=backward, kernel=kernel) for text in attention]
     for op in asked:
         check_format(device, op)
     return device.name, price_ops(tuple(asked), priced_on)
 
 
-def op_table(path: str | Path, *, rates: str = MACHINE) -> OpErrors:
+def op_table(path: str | Path, *, rates: str = "machine") -> OpErrors:
     """Price every row of a measured op table and compare.
 
     Parameters
@@ -140,6 +152,7 @@ def op_table(path: str | Path, *, rates: str = MACHINE) -> OpErrors:
         When the file is no such table, or there are no such rates.
     """
     from simgpu.config.op_table import read_op_table
+    from simgpu.metrics.op_errors import TABLE_RATES, price_op_table
 
     rates = rates.lower()
     if rates not in TABLE_RATES:
@@ -155,4 +168,4 @@ def op_table(path: str | Path, *, rates: str = MACHINE) -> OpErrors:
                 rows += price_layer(layer, rates=rates)
             except SimGPUError as error:
                 skipped.append(Skipped(id=layer.id, reason=str(error)))
-    return price_op_table(rows, skipped, rates=rates)
+    return price_op_table(rows, skipped, rates=rates, unread=table.unread)

@@ -1,5 +1,7 @@
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from simgpu.cli.op_tables import shape_text
 from simgpu.costs.gemm import gemm_ns
 from simgpu.costs.operating_point import at_rate
+from simgpu.dtypes import DType
 from simgpu.hardware.gpu import gpu
 from simgpu.pricing import one_op
 from simgpu.workload.op import Gemm, GroupedGemm, Timed
@@ -136,7 +139,7 @@ def test_an_exported_table_that_was_not_filled_in_changes_nothing(simgpu, scenar
     plain, none, _ = step_us(simgpu, scenario)
     same, table, _ = step_us(simgpu, scenario, "--set", "costs.table=my_ops.csv")
     assert (same, none) == (plain, None)
-    assert table == {"name": "my_ops.csv", "shapes": len(rows), "exact": 0, "interpolated": 0}
+    assert table == {"name": "my_ops.csv", "shapes": len(rows), "exact": 0, "interpolated": 0, "notes": []}
 
 
 def test_a_filled_in_table_decides(simgpu, scenario):
@@ -195,6 +198,93 @@ def test_one_attention(simgpu):
     assert 2 < backward["time_us"] / causal["time_us"] < 5
 
 
+def test_one_op_and_a_scenario_run_the_same_attention_kernel(simgpu, scenario):
+    (case,) = report(simgpu, scenario)["cases"]
+    (core,) = (row for row in case["rows"] if row["op"] == "attention.core")
+    asked = ",".join(str(core["shape"][size]) for size in ("batch", "sequence", "heads", "head_dim", "kv_heads"))
+    outcome = simgpu("ops", "--gpu", "h100-sxm-80gb", "--attention", asked, "--json", "-")
+    (alone,) = json.loads(outcome.out)["rows"]
+    assert (alone["kernel"], alone["time_us"]) == (core["kernel"], core["time_us"]) == ("flash-2", core["time_us"])
+    assert "causal bf16, flash-2" in outcome.err
+    three = ("software.attention_kernel=flash-3", "flash-3")
+    (case,) = report(simgpu, scenario, "--set", three[0])["cases"]
+    (other,) = (row for row in case["rows"] if row["op"] == "attention.core")
+    (named,) = report(simgpu, "--gpu", "h100-sxm-80gb", "--attention", asked, "--kernel", "Flash-3")["rows"]
+    assert other["kernel"] == named["kernel"] == three[1]
+    assert other["time_us"] == named["time_us"] < core["time_us"]
+
+
+def test_the_kernel_that_runs_is_said_where_the_device_has_not_the_softwares(simgpu, scenario):
+    (case,) = report(simgpu, scenario, "--set", "cluster.topology=hgx-b200", "--csv", "my_ops.csv")["cases"]
+    assert {row["kernel"] for row in case["rows"] if row["kind"] == "attention"} == {"cudnn"}
+    with Path("my_ops.csv").open(newline="") as file:
+        assert {row["kernel"] for row in csv.DictReader(file) if row["kind"] == "attention"} == {"cudnn"}
+    (row,) = report(simgpu, "--gpu", "p100", "--attention", "1,2048,8,128", "--dtype", "fp16")["rows"]
+    assert row["kernel"] == "memory-efficient"  # FlashAttention does not run on Pascal
+
+
+def test_both_gradients_of_a_product(simgpu):
+    dgrad, wgrad = report(simgpu, "--gpu", "h200", "--gemm", "64,128,256,2", "--backward")["rows"]
+    sizes = ("m", "n", "k", "batch", "layout")
+    assert [dgrad["shape"][size] for size in sizes] == [64, 256, 128, 2, "nn"]
+    assert [wgrad["shape"][size] for size in sizes] == [128, 256, 64, 2, "nt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("1,4096,16,128",), "M"),
+        (("1,4096,16,512",), "E"),
+        (("1,4096,16,128", "--dtype", "fp8"), "E"),
+        (("1,4096,16,128", "--backward"), "M"),
+        (("1,4096,16,128", "--backward", "--kernel", "flash-3"), "E"),
+        (("1,4096,16,128", "--backward", "--kernel", "cudnn"), "E"),
+    ],
+)
+def test_what_no_measurement_supports_is_said_to_be_extrapolated(simgpu, arguments, flag):
+    (row,) = report(simgpu, "--gpu", "h100-sxm-80gb", "--attention", *arguments)["rows"]
+    assert row["flag"] == flag
+
+
+def test_traffic_above_the_memorys_bandwidth_is_said_to_be_in_the_cache(simgpu, tmp_path):
+    small = SCENARIO.format(model="gpt2").replace("tp: 4, pp: 2", "tp: 1").replace("2048", "512")
+    (tmp_path / "small.yaml").write_text(small)
+    outcome = simgpu("ops", "small.yaml", "--json", "-")
+    rows = [row for row in json.loads(outcome.out)["cases"][0]["rows"] if row["gb_per_s"] > 3350]
+    assert rows
+    assert all(row["l2"] for row in rows)
+    assert "* more than the memory's nominal bandwidth: part of the traffic stays in L2" in outcome.err
+    assert f"{rows[0]['gb_per_s']:.0f}*" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "notes"),
+    [
+        ((), []),
+        (("costs.power_cap_w=500",), ["costs.rates and costs.power_cap_w change the model's times, not measured ones"]),
+        (("costs.rates=peak",), ["costs.rates and costs.power_cap_w change the model's times, not measured ones"]),
+    ],
+)
+def test_rates_and_caps_leave_measured_times_alone_and_it_is_said(simgpu, scenario, tmp_path, settings, notes):
+    (tmp_path / "t.csv").write_text("kind,m,n,k,time_us\ngemm,2048,1536,4096,60\n")
+    chosen = [part for setting in ("costs.table=t.csv", *settings) for part in ("--set", setting)]
+    outcome = simgpu("ops", scenario, *chosen, "--json", "-")
+    (case,) = json.loads(outcome.out)["cases"]
+    (qkv,) = (row for row in case["rows"] if row["op"] == "attention.qkv")
+    assert (qkv["time_us"], case["table"]["notes"]) == (60, notes)
+    assert all(note in outcome.err for note in notes)
+
+
+def test_a_measured_time_that_no_device_reaches_is_said(simgpu, scenario, tmp_path):
+    (tmp_path / "t.csv").write_text("kind,m,n,k,time_us\ngemm,2048,1536,4096,0.06\n")
+    _, table, printed = step_us(simgpu, scenario, "--set", "costs.table=t.csv")
+    (note,) = table["notes"]
+    assert note == (
+        "1 of these times is faster than the datasheet allows, attention.qkv 434 times: are they microseconds?"
+    )
+    assert note in " ".join(printed.split())
+
+
 def test_several_ops_at_once_and_their_table_to_fill_in(simgpu):
     outcome = simgpu("ops", "--gpu", "b200", "--gemm", "64,64,64", "--gemm", "64,64,64,8", "--csv", "x.csv")
     assert outcome.code == 0, outcome.err
@@ -236,6 +326,30 @@ def test_the_same_from_python():
             "--rates = measured: the matrix rate of T4 was not",
         ),
         (("four_vs_eigth",), "four_vs_eigth: there is no such scenario"),
+        (
+            ("four_vs_eight", "--rates", "peak"),
+            "four_vs_eight is a scenario, whose costs.rates stands for --rates; fix: --set costs.rates=peak",
+        ),
+        (("four_vs_eight", "--power-cap", "400 W"), "fix: --set costs.power_cap_w='400 W'"),
+        (("four_vs_eight", "--kernel", "cudnn"), "fix: --set software.attention_kernel=cudnn"),
+        (
+            ("--gpu", "h200", "--gemm", "1,2,3", "--rates", "machine"),
+            "--rates = machine: is told from a measured table; allowed: peak, sustained, measured; fix: name the table",
+        ),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--kernel", "cudnn"), "--kernel means nothing to --gemm; fix: leave it"),
+        (("--gpu", "h200", "--gemm", "1,2,3", "--no-causal"), "--no-causal means nothing to --gemm"),
+        (
+            ("--gpu", "h200", "--attention", "1,2,3,64", "--kernel", "flash9"),
+            "--kernel = flash9: is no attention kernel that SimGPU knows; allowed: flash-3, cudnn, flash-2",
+        ),
+        (
+            ("--gpu", "a100-sxm4-80gb", "--attention", "1,2,3,64", "--kernel", "flash-3"),
+            "--kernel = flash-3: is not modelled on A100-SXM4-80GB; allowed: flash-2",
+        ),
+        (
+            ("--gpu", "a100-sxm4-80gb", "--attention", "1,2,3,64", "--kernel", "flash-2-paged", "--backward"),
+            "--kernel = flash-2-paged: is a kernel of inference, without a backward pass; allowed: flash-2",
+        ),
         (("four_vs_eight", "--gpu", "h200"), "four_vs_eight is a scenario: its GPUs and ops are its own"),
         (("--table", "x.csv", "--gpu", "h200"), "--table takes everything else from its file"),
         (("--table", "x.csv", "--csv", "y.csv"), "--table takes everything else from its file"),
@@ -336,10 +450,47 @@ def test_a_machine_that_holds_another_rate_is_named_with_both_errors(simgpu, tmp
 
 
 def test_measured_rates_alone_leave_the_rest_out(simgpu, tmp_path):
-    (tmp_path / "t.csv").write_text("id,gpu,dtype,m,n,k,time_us\na,H100-NVL-94GB,bf16,8192,8192,8192,2000\n")
+    rows = [f"{name},{gpu},bf16,8192,8192,8192,2000" for name, gpu in (("a", "H100-NVL-94GB"), ("b", "H100-SXM5-80GB"))]
+    (tmp_path / "t.csv").write_text("\n".join(("id,gpu,dtype,m,n,k,time_us", *rows)))
     found = report(simgpu, "--table", "t.csv", "--rates", "measured")
-    assert found["groups"] == []
+    assert [group["gpu"] for group in found["groups"]] == ["H100-SXM5-80GB"]
     assert found["skipped"] == [{"id": "a", "reason": "the matrix rate of H100-NVL-94GB was not measured"}]
+
+
+def test_a_table_without_a_row_that_can_be_compared_is_refused_with_the_reasons(simgpu, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "id,gpu,dtype,m,n,k,time_us\n"
+        "a,A100-SXM4-80GB,fp8,8192,8192,8192,2000\nb,A100-SXM4-80GB,fp8,64,64,64,2\nc,TPU,bf16,64,64,64,2\n"
+    )
+    outcome = simgpu("ops", "--table", "t.csv", "--json", "x.json")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "error: t.csv: has no row that can be compared: A100-SXM4-80GB (Ampere) has no fp8 arithmetic (2 rows); "
+        "gpu is not in simgpu/data/gpus.csv: 'TPU' (1 row)\n"
+    )
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_formats_that_a_device_lacks_and_times_that_none_reaches_are_not_compared(simgpu, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "id,gpu,dtype,m,n,k,time_us,node\n"
+        "good,H100-SXM5-80GB,bf16,8192,8192,8192,1500,x\neight,H100-SXM5-80GB,fp8,8192,8192,8192,800,x\n"
+        "a100,A100-SXM4-80GB,fp8,8192,8192,8192,2000,x\nv100,V100-SXM2-32GB,bf16,8192,8192,8192,9000,x\n"
+        "t4,T4,bf16,1024,1024,1024,90,x\nfast,H100-SXM5-80GB,bf16,8192,8192,8192,111.13,x\n"
+    )
+    outcome = simgpu("ops", "--table", "t.csv", "--json", "-")
+    found = json.loads(outcome.out)
+    assert {one["id"]: one["reason"] for one in found["skipped"]} == {
+        "a100": "A100-SXM4-80GB (Ampere) has no fp8 arithmetic",
+        "v100": "V100-SXM2-32GB (Volta) has no bf16 arithmetic",
+        "t4": "T4 (Turing) has no bf16 arithmetic",
+        "fast": "time is impossible: 10 times as fast as the datasheet allows",
+    }
+    (eight,) = (line for line in outcome.err.splitlines() if "gemm.fp8" in line)
+    rates = {dtype: round(gpu("H100-SXM5-80GB").sustained_tflops(dtype)) for dtype in (DType.FP8, DType.BF16)}
+    assert f" {rates[DType.FP8]} " in eight
+    assert f" {rates[DType.BF16]} " not in eight
+    assert "Columns that were not read: node" in outcome.err
 
 
 @pytest.mark.skipif(not TRUTH.is_dir(), reason="the measured tables are not here")
@@ -376,3 +527,29 @@ def test_every_way_of_sharding_lists_its_ops(simgpu, tmp_path, kind):
     outcome = simgpu("ops", "zero_stages", "--set", f"parallel.data_parallel={kind}", "--csv", tmp_path / "ops.csv")
     assert outcome.code == 0, outcome.err
     assert "module hooks" not in (tmp_path / "ops.csv").read_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_tables_fit_the_terminal_and_say_what_they_leave_out(simgpu, scenario, monkeypatch, width):
+    monkeypatch.setattr("simgpu.cli.destination._PIPE_WIDTH", width)
+    lines = simgpu("ops", scenario).out.splitlines()
+    assert max(map(len, lines)) <= width
+    end = " ".join(" ".join(lines).split())
+    assert ("Left out in" in end) == (width < 160)
+    for name in ("attention.core", "mlp.gate_up", "TFLOP/s", "GB/s", "block, backward"):
+        assert name in end
+    assert not any("…" in line for line in lines)
+    wide = simgpu("ops", scenario, "--wide").out
+    assert "Left out in" not in wide
+    assert all(name in wide for name in ("GFLOP", "source", "per step", "2048 x 1536 x 4096 tn bf16"))
+
+
+def test_a_scenarios_ops_need_neither_the_graph_library_nor_the_statistics_module(simgpu, scenario):
+    """What a short command would spend a third of its time on; no test asserts wall time."""
+    code = (
+        "import sys; from simgpu.cli.ops import OneOp, ops_command; "
+        f"ops_command({scenario!r}, OneOp(), overrides=(), table=None, csv=None, json=None); "
+        "print([name for name in ('networkx', 'statistics', 'pandas', 'plotly', 'rich.table') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

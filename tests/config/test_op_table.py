@@ -40,7 +40,7 @@ def test_rows_of_the_own_format(table):
     ]
     assert [row.ops[0] for row in rows] == [
         Gemm(name="a", m=8, n=16, k=32, layout="nt", dtype=DType.FP16),
-        Attention(name="b", batch=2, sequence=64, heads=8, kv_heads=2, head_dim=128, backward=True),
+        Attention(name="b", batch=2, sequence=64, heads=8, kv_heads=2, head_dim=128, backward=True, kernel="flash-2"),
         MemoryBound(name="c", bytes=4096, pattern="norm", kernels=2),
     ]
 
@@ -129,6 +129,103 @@ def test_gemm_tables(table):
         "shape is unstated: m, n or k is missing",
         "time and rate are unstated",
     ]
+
+
+def test_a_gemm_tables_batch_layout_and_sum_count(table):
+    found = published(
+        table,
+        "gpu,dtype,m,n,k,batch,layout,accumulate_bytes,time_us,node,notes\n"
+        "B200,bf16,8,16,32,16,NT,4,5,n1,\n"
+        "B200,bf16,8,16,32,,,,5,n1,\n"
+        'B200,bf16,8,16,32,4,,,5,n1,"batched, batch 3"\n'
+        'B200,fp8 grouped,8,16,32,4,,,5,n1,"2 groups, m per group"\n'
+        ",bf16,8,16,32,4,,,5,n1,\n"
+        "B200,,8,16,32,4,,,5,n1,\n",
+    )
+    assert [row.ops[0] for row in found.rows] == [
+        Gemm(name="B200 (t.csv:2)", m=8, n=16, k=32, batch=16, layout="nt", accumulate_bytes=4),
+        Gemm(name="B200 (t.csv:3)", m=8, n=16, k=32),
+    ]
+    assert [(one.id, one.reason) for one in found.skipped] == [
+        ("B200 (t.csv:4)", "batch is said twice: 3 and 4"),
+        ("B200 (t.csv:5)", "batch and groups are both stated"),
+        ("t.csv:6", "gpu is unstated: ''"),
+        ("B200 (t.csv:7)", "number format is unstated: dtype"),
+    ]
+    assert found.unread == ("node",)
+
+
+def test_a_row_whose_shape_stands_in_a_column_that_is_not_read_is_set_aside(table):
+    found = published(table, "gpu,dtype,m,n,k,time_us,window,causal\nB200,bf16,8,16,32,5,512,\nB200,bf16,8,16,32,5,,\n")
+    assert [one.reason for one in found.skipped] == ["column is not read in the gemm format: window"]
+    assert len(found.rows) == 1
+    with pytest.raises(ScenarioError, match="layout = row: is none of the words known here; allowed: tn, nn, nt"):
+        published(table, "gpu,dtype,m,n,k,time_us,layout\nB200,bf16,8,16,32,5,row\n")
+
+
+def test_an_attention_tables_own_batch_and_heads(table):
+    (row,) = published(
+        table,
+        "id,gpu,dtype,pass,impl,causal,head_dim,seq,tflops,batch,heads,kv_heads\n"
+        "a,A100-SXM4-80GB,bf16,fwd,FlashAttention-2,y,128,4096,180,2,32,8\n",
+    ).rows
+    assert (row.ops[0].batch, row.ops[0].heads, row.ops[0].kv_heads) == (2, 32, 8)
+
+
+ATTENTION = {"batch": 1, "sequence": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}
+
+
+def test_a_row_without_a_kernel_is_for_every_kernel(table):
+    columns = ",".join(("kind", *ATTENTION, "kernel", "time_us"))
+    sizes = ",".join(map(str, ATTENTION.values()))
+    measured = scenario_table(table(f"{columns}\nattention,{sizes},,500\nattention,{sizes},cuDNN,400\n"), "t.csv", H100)
+    found = {name: measured.time(Attention(name="", **ATTENTION, kernel=name)) for name in ("flash-2", "cudnn")}
+    assert {name: round(time.time_ns) for name, time in found.items()} == {"flash-2": 500_000, "cudnn": 400_000}
+    # B200 has cuDNN's kernel alone, and runs that whatever the software asks for
+    b200 = scenario_table(table(f"{columns}\nattention,{sizes},cudnn,400\n"), "t.csv", gpu("B200-SXM-180GB"))
+    assert b200.time(Attention(name="", **ATTENTION, kernel="flash-2")).how == "exact"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("kernel", "flash-9", "t.csv:2: kernel = flash-9: is none of the words known here; allowed: flash-2, flash-1"),
+        ("kv_heads", "5", "t.csv:2: kv_heads = 5: does not divide the 32 heads; allowed: a divisor of 32"),
+    ],
+)
+def test_an_attention_that_is_none(table, column, value, message):
+    cells = {**ATTENTION, "kernel": "", column: value}
+    path = table(f"kind,{','.join(cells)},time_us\nattention,{','.join(map(str, cells.values()))},5\n")
+    with pytest.raises(ScenarioError) as error:
+        read_op_table(path)
+    assert message in str(error.value)
+
+
+def test_a_window_is_of_causal_attention(table):
+    cells = {**ATTENTION, "window": 512, "causal": "no"}
+    path = table(f"kind,{','.join(cells)},time_us\nattention,{','.join(map(str, cells.values()))},5\n")
+    with pytest.raises(ScenarioError, match="window = 512: is of causal attention only"):
+        read_op_table(path)
+
+
+def test_a_kernel_that_a_device_does_not_have_is_not_compared(table):
+    cells = {**ATTENTION, "kernel": "flash-3", "gpu": "A100-SXM4-80GB"}
+    found = published(table, f"kind,{','.join(cells)},time_us\nattention,{','.join(map(str, cells.values()))},500\n")
+    assert [one.reason for one in found.skipped] == ["kernel is not modelled on A100-SXM4-80GB: flash-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind,m,n,k,time_us,time_us\ngemm,8,8,8,5,6\n", "t.csv:1: names a column twice: time_us"),
+        ("kind;m;n;k;time_us\ngemm;8;8;8;5,5\n", "t.csv:1: separates its columns by semicolons; allowed: comma"),
+        ("kind\tm\ttime_us\ngemm\t8\t5\n", "t.csv:1: separates its columns by tabs; allowed: comma-separated"),
+    ],
+)
+def test_a_header_that_cannot_be_meant(table, text, message):
+    with pytest.raises(ScenarioError) as error:
+        read_op_table(table(text))
+    assert message in str(error.value)
 
 
 def test_efficiency_tables(table):
@@ -256,8 +353,9 @@ def test_a_gemm_that_is_none(text, problem):
 def test_an_attention():
     assert parse_attention("2,64,8,128", dtype="FP16", causal=False, backward=True) == Attention(
         name="attention", batch=2, sequence=64, heads=8, kv_heads=8, head_dim=128, causal=False, backward=True,
-        dtype=DType.FP16,
+        dtype=DType.FP16, kernel="flash-2",
     )  # fmt: skip
+    assert parse_attention("2,64,8,128", kernel="CUDNN").kernel == "cudnn"
     with pytest.raises(
         ScenarioError, match="3 key/value heads do not divide the 8 heads; allowed: KV_HEADS of 1, 2, 4"
     ):
