@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.cli.destination import DestinationError, choose_destination
+from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ScenarioError, SimGPUError
 from simgpu.io.schedule_csv import read_schedule_csv, schedule_to_rows, write_schedule_csv
 from simgpu.io.user_path import is_readable, user_path
@@ -58,7 +59,10 @@ def schedule_command(
         schedule = _built(name, stages, virtual, microbatches)
     else:
         if stages is not None or virtual is not None or microbatches is not None:
-            raise DestinationError(f"{name} is a file, which says itself how many stages and microbatches it has")
+            given = ("--stages", stages), ("--virtual", virtual), ("--microbatches", microbatches)
+            options = ", ".join(option for option, value in given if value is not None)
+            problem = f"{name} is a file, which says itself how many ranks, stages and microbatches it has"
+            raise DestinationError(f"{problem}; fix: leave {options} out")
         schedule = read_schedule_csv(path)
     faults = check_schedule(schedule)
     if faults:
@@ -104,8 +108,8 @@ def schedule_to_json(schedule: PipelineSchedule) -> dict[str, Any]:
 def _built(name: str, stages: int | None, virtual: int | None, microbatches: int | None) -> PipelineSchedule:
     if stages is None or microbatches is None:
         absent = "--stages P" if stages is None else "--microbatches M"
-        example = f"simgpu schedule {name} --stages 4 --microbatches 8"
-        raise DestinationError(f"{absent} is missing; fix: such as {example}")
+        example = f"simgpu schedule {name} --stages {stages or 4} --microbatches {microbatches or 8}"
+        raise DestinationError(f"{absent} is missing; fix: add it, as in {example}")
     try:
         return build_schedule(name, ranks=stages, virtual=virtual, microbatches=microbatches)
     except ScenarioError as error:
@@ -126,6 +130,6 @@ def _csv_path(name: str) -> Path:
     path = user_path(name)
     if not is_readable(path) and path.suffix.lower() != ".csv":
         allowed = f"{', '.join(PIPELINE_SCHEDULES)}, or the path of a schedule CSV"
-        problem = "is no pipeline schedule, and no file"
-        raise ScenarioError([Issue(field="schedule", value=name, problem=problem, allowed=allowed)])
+        problem, fix = "is no pipeline schedule, and no file", did_you_mean(name, PIPELINE_SCHEDULES)
+        raise ScenarioError([Issue(field="NAME", value=name, problem=problem, allowed=allowed, fix=fix)])
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simgpu.config.findings import Findings
+from simgpu.config.near import did_you_mean
 from simgpu.config.training_block import TrainingBlock
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import model_units
@@ -54,13 +55,19 @@ def _check_lora(model: Architecture, training: Training, findings: Findings) -> 
     if lora is None:
         return True
     known = [*PROJECTIONS, ALL_LINEAR]
+    field = "training.lora.targets"
+    if not lora.targets:
+        fix = f"name a projection, or leave targets out for {ALL_LINEAR}"
+        findings.add(field, "is an empty list: nothing would be trained", allowed=", ".join(known), fix=fix)
+        return False
     wrong = [target for target in lora.targets if target not in known]
     if wrong:
-        findings.add("training.lora.targets", f"is not known: {', '.join(wrong)}", allowed=", ".join(known))
+        problem = f"names no projection: {', '.join(wrong)}"
+        findings.add(field, problem, allowed=", ".join(known), fix=did_you_mean(wrong[0], known))
         return False
     block = model_units(model, training).layers[0].units[0] if isinstance(model, Model) else None
     if block is None or not isinstance(model, Model) or not adapters(block, model, lora):
-        problem = f"is modelled for projections that {model.name} does not have"
-        findings.add("training.lora", problem, fix="use training.frozen, or other targets")
+        problem = f"has no projection of {model.name} to adapt"
+        findings.add("training.lora", problem, fix="use other targets, or training.frozen")
         return False
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from simgpu.config.block import Block
 from simgpu.config.quantity import Text, Width
@@ -16,12 +16,18 @@ _ALLOWED: Final = "a share of the layers such as 0.5, or names such as [embeddin
 
 def _frozen(value: object) -> float | list[str]:
     if isinstance(value, str) and value.strip():
-        return [value]
+        try:
+            value = parse_number(value)
+        except QuantityError:
+            return [str(value)]
     if isinstance(value, list) and value and all(isinstance(name, str) and name.strip() for name in value):
         return list(value)
     if isinstance(value, (list, str, bool)) or value is None:
         raise QuantityError("is neither a share nor names of weights", allowed=_ALLOWED)
-    share = parse_number(value)
+    try:
+        share = parse_number(value)
+    except QuantityError as error:
+        raise QuantityError(error.problem, allowed=_ALLOWED) from None
     if share >= 1:
         raise QuantityError("leaves nothing to train", allowed="a share of the layers from 0 to below 1")
     return share
@@ -38,10 +44,24 @@ Frozen = Annotated[float | list[str], PlainValidator(_frozen), WithJsonSchema(_F
 """A share of the layers, or names of weights."""
 
 
+def _listed(value: object) -> object:
+    """Take a single projection without a list, as peft takes ``all-linear``."""
+    return [value] if isinstance(value, str) else value
+
+
+_TARGETS_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+    ]
+}
+_Targets = Annotated[list[Text], BeforeValidator(_listed), WithJsonSchema(_TARGETS_SCHEMA)]
+
+
 class LoraBlock(Block):
     """Low-rank adapters beside frozen weights (huggingface/peft's names)."""
 
     rank: Width
     """Inner width of every adapter."""
-    targets: list[Text] = Field(default_factory=lambda: [ALL_LINEAR])
+    targets: _Targets = Field(default_factory=lambda: [ALL_LINEAR])
     """Projections that get one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear."""

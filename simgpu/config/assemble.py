@@ -13,6 +13,7 @@ from simgpu.config.magnitude import check_magnitude
 from simgpu.config.nccl_choice import measured_groups, nccl_choice
 from simgpu.config.op_costs import op_costs
 from simgpu.config.pipeline_choice import check_microbatches
+from simgpu.config.pipeline_warnings import pipeline_warnings
 from simgpu.config.rank_disorder import disorder_ranks
 from simgpu.config.recipe import build_training, default_dropout
 from simgpu.config.scenario_block import ScenarioBlock
@@ -78,7 +79,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     if strategy is not None and batch is not None and not findings.issues:
         check_microbatches(strategy, batch[1], findings)
     costs = op_costs(scenario, cluster, inputs, findings)
-    check_software(scenario, findings)
+    check_software(scenario, cluster, findings)
     if block.recompute_layers is not None and block.recompute == "none" and findings.sound("training.recompute"):
         fix = "set training.recompute to full or selective, or leave it out"
         findings.add("training.recompute_layers", "has no effect: training.recompute is none", fix=fix)
@@ -114,7 +115,8 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
         warnings=(
-            *_warnings(scenario, training, strategy),
+            *pipeline_warnings(scenario.parallel, model, training, strategy),
+            *_warnings(scenario, strategy),
             *_token_note(model),
             *inputs.warnings(scenario.model),
             *nccl.notes,
@@ -173,16 +175,17 @@ def _check_precision(scenario: ScenarioBlock, cluster: Cluster | None, findings:
         )
 
 
-def _warnings(scenario: ScenarioBlock, training: Training, strategy: Strategy) -> tuple[str, ...]:
+def _warnings(scenario: ScenarioBlock, strategy: Strategy) -> tuple[str, ...]:
     warnings = []
-    if strategy.pp > 1 and training.accumulation < strategy.pp:
-        warnings.append(
-            f"{training.accumulation} micro-batches for {strategy.pp} pipeline stages: some stage always idles; "
-            "raise training.global_batch_size or lower training.micro_batch_size"
-        )
     if strategy.pp > 1 and strategy.dp > 1 and strategy.data_parallel in ("zero2", "zero3"):
         # deepspeedai/DeepSpeed runtime/pipe/engine.py: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
         warnings.append(f"DeepSpeed refuses {strategy.data_parallel} together with pp > 1; this is what it would cost")
+    if strategy.ep > 1 and strategy.data_parallel == "zero3":
+        # deepspeedai/DeepSpeed runtime/engine.py, _validate_zero3_moe_compatibility
+        warnings.append(
+            "DeepSpeed refuses its own MoE layers under ZeRO-3; this is AutoEP (release 0.19 on), which spreads the "
+            "experts of Hugging Face models"
+        )
     if scenario.price_per_gpu_hour is not None and scenario.training.train_tokens is None:
         warnings.append(
             "price_per_gpu_hour has no effect without training.train_tokens, the tokens of the whole training; "

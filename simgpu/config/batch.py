@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
+from typing import Final
 
 from simgpu.config.findings import Findings
 from simgpu.config.training_block import TrainingBlock
 
-_MICRO = "training.micro_batch_size"
-_GLOBAL = "training.global_batch_size"
-_ACCUMULATION = "training.gradient_accumulation"
+_MICRO: Final = "training.micro_batch_size"
+_GLOBAL: Final = "training.global_batch_size"
+_ACCUMULATION: Final = "training.gradient_accumulation"
+_WAYS: Final = 3
 
 
 def solve_batch(training: TrainingBlock, dp: int, findings: Findings) -> tuple[int, int] | None:
@@ -25,7 +28,7 @@ def solve_batch(training: TrainingBlock, dp: int, findings: Findings) -> tuple[i
     Returns
     -------
     (micro_batch_size, accumulation) or None
-        None when the fields do not fit; the findings then say why.
+        None when the fields do not fit; the findings then say why, in the names that the user gave them.
 
     Examples
     --------
@@ -33,72 +36,71 @@ def solve_batch(training: TrainingBlock, dp: int, findings: Findings) -> tuple[i
     >>> findings = Findings(draft=Draft(data={"training": {"global_batch_size": 64}}, source="s.yaml"))
     >>> solve_batch(TrainingBlock(micro_batch_size=2, global_batch_size=64), 8, findings)
     (2, 4)
-    >>> solve_batch(TrainingBlock(micro_batch_size=2, global_batch_size=64, gradient_accumulation=3), 8, findings)
+    >>> solve_batch(TrainingBlock(micro_batch_size=2, global_batch_size=64, gradient_accumulation=2), 8, findings)
     >>> print(findings.issues[0].fix)
-    set global_batch_size to 48, or gradient_accumulation to 4
+    set global_batch_size to 32, or gradient_accumulation to 4, or micro_batch_size to 4
     """
     if not findings.sound(_MICRO, _GLOBAL, _ACCUMULATION):
         return None
     micro, total, steps = training.micro_batch_size, training.global_batch_size, training.gradient_accumulation
+    names = {field: findings.draft.name(tuple(field.split("."))) for field in (_MICRO, _GLOBAL, _ACCUMULATION)}
     if micro is None and (total is None or steps is None):
-        fix = "add micro_batch_size" + ("" if total or steps else ", and global_batch_size or gradient_accumulation")
+        size, batch, accumulation = names.values()
+        fix = f"add {size}, and {batch} or {accumulation}"
+        if total or steps:
+            fix = f"add {size} or {accumulation if total else batch}"
         findings.add(_MICRO, "is missing: two of the three batch fields give the third", fix=fix)
         return None
     if total is None:
         return micro or 1, steps or 1
-    if micro is None and steps is not None:
-        if total % (dp * steps):
-            findings.add(
-                _GLOBAL, _not_a_multiple(dp, steps, "gradient_accumulation"), fix=_ways_without_micro(total, dp, steps)
-            )
-            return None
-        return total // (dp * steps), steps
-    if micro is not None and steps is None:
-        if total % (micro * dp):
-            findings.add(
-                _GLOBAL, _not_a_multiple(dp, micro, "micro_batch_size"), fix=_ways_without_steps(total, dp, micro)
-            )
-            return None
-        return micro, total // (micro * dp)
-    if micro is not None and steps is not None and micro * dp * steps != total:
-        findings.add(
-            _GLOBAL,
-            f"is not micro_batch_size x dp x gradient_accumulation = {micro} x {dp} x {steps} = {micro * dp * steps}",
-            fix=_ways_to_mend(micro, total, steps, dp),
-        )
+    unit = dp * (micro or 1) * (steps or 1)
+    if micro and steps:
+        problem = f"is not {names[_MICRO]} x dp x {names[_ACCUMULATION]} = {micro} x {dp} x {steps} = {unit}"
+        ways = [] if total == unit else _ways(micro, total, steps, dp, names)
+    else:
+        field, value = (_MICRO, micro or 1) if micro else (_ACCUMULATION, steps or 1)
+        problem = f"is not a multiple of dp x {names[field]} = {dp} x {value} = {unit}"
+        ways = _ways_of_two(total, dp, value, names[_GLOBAL], names[field]) if total % unit else []
+    if ways:
+        findings.add(_GLOBAL, problem, fix="set " + ", or ".join(ways))
         return None
-    return micro or 1, steps or 1
+    return micro or total // unit, steps or total // unit
 
 
-def _not_a_multiple(dp: int, other: int, name: str) -> str:
-    return f"is not a multiple of dp x {name} = {dp} x {other} = {dp * other}"
+def _ways_of_two(total: int, dp: int, value: int, batch: str, name: str) -> list[str]:
+    """Return how a global batch and one of its factors can fit: the nearest of each."""
+    unit = dp * value
+    below = total // unit * unit
+    ways = [f"{batch} to {f'{below} or ' if below else ''}{below + unit}"]
+    if total % dp == 0:
+        ways.append(f"{name} to {gcd(value, total // dp)}")
+    if total % value == 0:
+        ways.append(f"dp to {gcd(dp, total // value)} (fewer GPUs)")
+    return ways
 
 
-def _ways_to_mend(micro: int, total: int, steps: int, dp: int) -> str:
-    ways = [f"global_batch_size to {micro * dp * steps}"]
+def _ways(micro: int, total: int, steps: int, dp: int, names: Mapping[str, str]) -> list[str]:
+    """Return the three ways to make three numbers fit; each alone if that goes, otherwise with a second one."""
+    size, batch, accumulation = (names[field] for field in (_MICRO, _GLOBAL, _ACCUMULATION))
+    ways = [f"{batch} to {micro * dp * steps}"]
     if total % (micro * dp) == 0:
-        ways.append(f"gradient_accumulation to {total // (micro * dp)}")
+        ways.append(f"{accumulation} to {total // (micro * dp)}")
     if total % (dp * steps) == 0:
-        ways.append(f"micro_batch_size to {total // (dp * steps)}")
-    return "set " + ", or ".join(ways)
-
-
-def _ways_without_steps(total: int, dp: int, micro: int) -> str:
-    ways = [f"global_batch_size to {_multiples(total, micro * dp)}"]
-    if total % dp == 0:
-        ways.append(f"micro_batch_size to {gcd(micro, total // dp)}")
-    if total % micro == 0:
-        ways.append(f"dp to {gcd(dp, total // micro)} (with as many GPUs)")
-    return "set " + ", or ".join(ways)
-
-
-def _ways_without_micro(total: int, dp: int, steps: int) -> str:
-    ways = [f"global_batch_size to {_multiples(total, dp * steps)}"]
-    if total % dp == 0:
-        ways.append(f"gradient_accumulation to {gcd(steps, total // dp)}")
-    return "set " + ", or ".join(ways)
-
-
-def _multiples(total: int, unit: int) -> str:
-    below, above = total // unit * unit, (total // unit + 1) * unit
-    return f"{below} or {above}" if below else str(above)
+        ways.append(f"{size} to {total // (dp * steps)}")
+    share, left = divmod(total, dp)
+    if not left:
+        parts = [part for part in range(1, min(share, 2 * micro) + 1) if share % part == 0]
+        parts = [part for part in parts if part != micro and share // part != steps]
+        ways += [
+            f"{size} to {part} and {accumulation} to {share // part}"
+            for part in sorted(parts, key=lambda part: abs(part - micro))
+        ]
+    if total % (micro * steps) == 0 and total < micro * steps * dp:
+        ways.append(f"dp to {total // (micro * steps)} (fewer GPUs)")
+    nearest = max(1, total // (micro * dp))
+    ways += [
+        f"{accumulation} to {passes} and {batch} to {micro * dp * passes}"
+        for passes in range(nearest, nearest + _WAYS + 1)
+        if passes != steps and micro * dp * passes != total
+    ]
+    return ways[:_WAYS]

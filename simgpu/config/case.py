@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,10 @@ class Scenario:
         One per variant; one in all without variants.
     files : tuple of Path
         Every file that was read: the scenario's own, models and topologies.
+    text : str
+        The file as it was read; empty for a mapping.
+    data : mapping
+        What it holds, before any setting.
     drafts : tuple of mapping
         What a file of each case alone would hold.
     """
@@ -91,4 +95,6 @@ class Scenario:
     path: Path | None
     cases: tuple[Case, ...]
     files: tuple[Path, ...] = ()
-    drafts: tuple[Mapping[str, Any], ...] = ()
+    text: str = field(default="", repr=False)
+    data: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    drafts: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)

@@ -59,10 +59,17 @@ class ZeroBlock(Block):
 
     overlap_comm: Flag | None = None
     """Overlap reductions with backward; DeepSpeed's default is true for stage 3 only."""
+    contiguous_gradients: Flag = True
+    """Copy gradients into a bucket as they come; false joins them for each reduction. Stage 1 had it off up to release
+    0.12."""
+    reduce_scatter: Flag = True
+    """A rank keeps its part of what is reduced; false all-reduces whole buckets."""
+    use_multi_rank_bucket_allreduce: Flag = True
+    """Stages 1 and 2: all-reduce a bucket that several ranks own; false reduces each one's part to it, in turn."""
     reduce_bucket_size: Count = 500_000_000
     """Elements reduced together."""
     allgather_bucket_size: Count = 500_000_000
-    """Elements gathered together."""
+    """Without effect: with PyTorch since 1.13 DeepSpeed gathers all updated weights in one collective."""
     stage3_prefetch_bucket_size: CountOrZero = 50_000_000
     """Elements fetched ahead of their use at stage 3; 0 fetches nothing ahead."""
     stage3_param_persistence_threshold: CountOrZero = 100_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simgpu.config.data_parallel_block import OffloadBlock
 from simgpu.config.findings import Findings
 from simgpu.config.scenario_block import ScenarioBlock
-from simgpu.parallel.strategy import (
+from simgpu.parallel.data_parallel_options import (
     DdpOptions,
     DistributedOptimizerOptions,
     FsdpOptions,

@@ -16,6 +16,11 @@ _Preset = Annotated[
 ]
 
 
+_Kernel = Annotated[
+    Literal["flash-1", "flash-2", "flash-3", "cudnn", "memory-efficient", "triton-2023", "triton"], ANY_CASE
+]
+
+
 def _listed(value: Any) -> Any:
     """Take one name for a list of one."""
     return [value] if isinstance(value, str) else value
@@ -57,6 +62,8 @@ class SoftwareBlock(Block):
     """Kernels of the optimizer instead of the preset's: torch.optim's fused, foreach or neither, Megatron's."""
     fp8_scaling: Annotated[Literal["current", "delayed"], ANY_CASE] | None = None
     """How fp8 scales are found instead of the preset's way: a pass over each tensor, or from earlier steps."""
+    attention_kernel: _Kernel | None = None
+    """Flash attention kernel instead of the preset's (docs/software.md)."""
     host_issue_ns: TimeNs | None = None
     """CPU time to issue one op, forward and backward, or one collective, instead of the preset's; 0: the GPU never
     waits for the CPU."""

@@ -48,9 +48,14 @@ def check_experts(strategy: Strategy, findings: Findings) -> None:
             fix="leave parallel.order out",
         )
     if strategy.data_parallel == "zero3" and strategy.zero.divides:
-        # deepspeedai/DeepSpeed pull request 8060: no groups of the experts' own with hpZeRO or quantised gradients
+        # deepspeedai/DeepSpeed runtime/engine.py, _validate_zero3_moe_compatibility: no hpZeRO, no quantised gradients
         given = "zero_hpz_partition_size" if strategy.zero.zero_hpz_partition_size > 1 else "zero_quantized_gradients"
         findings.add(f"zero.{given}", "is refused by DeepSpeed with expert parallelism", fix="leave it out")
+    if strategy.data_parallel == "zero3" and strategy.ep > 1 and strategy.expert_tensor > 1:  # there too
+        problem = "is refused by DeepSpeed with ZeRO-3: it has no experts split by tensor parallelism there"
+        findings.add("parallel.expert_tp", problem, allowed="1", fix="set parallel.expert_tp to 1")
+    if strategy.data_parallel == "zero3" and strategy.ep > 1 and strategy.cp > 1:  # and there
+        findings.add("parallel.cp", "is refused by DeepSpeed with ZeRO-3 and expert parallelism", allowed="1")
     if strategy.sub_groups > 1 and strategy.expert_replicas % strategy.sub_groups:
         inside = ranks // strategy.sub_groups
         findings.add(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from simgpu.config.draft import Draft, Place
 from simgpu.config.findings import Findings
-from simgpu.config.imported_run_defaults import assume
+from simgpu.config.imported_run_defaults import assume, assume_unused
 from simgpu.config.imported_run_files import with_named_files
 from simgpu.config.imported_run_layout import (
     formats,
@@ -27,7 +27,9 @@ from simgpu.config.lookup import looks_like_path
 from simgpu.config.settings import parse_overrides
 from simgpu.config.structure import check_structure
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.hf_config import config_dropout
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.json_file import read_json
 from simgpu.workload.architecture import Architecture
 
 _ORDER: Final = (
@@ -131,10 +133,12 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
         fix = "add --topology NAME, such as dgx-a100, or the path of a topology file"
         raise ScenarioError([Issue(field="topology", problem="is missing: no file says which machines", fix=fix)])
     architecture = _architecture(model)
+    _dropout(merged, model)
     assumed = assume(merged, readings, architecture)
     _automatic(merged, readings, architecture, assumed)
     gpus, nodes = choose_machines(merged, readings, answers.gpus, str(topology), assumed)
     join_replicas(merged, gpus=gpus, nodes=nodes)
+    assume_unused(merged, readings, assumed)
     formats(merged, deepspeed=any(reading.kind == "deepspeed" for reading in readings))
     leave_out_defaults(merged)
     sources = dict(merged.sources)
@@ -187,6 +191,12 @@ def _architecture(model: Any) -> Architecture | None:
             [replace(issue, file=None if issue.file == "--model" else issue.file) for issue in findings.issues]
         )
     return built if isinstance(built, Architecture) else None
+
+
+def _dropout(merged: Merged, model: Any) -> None:
+    """Take the dropout of a ``config.json``, which Transformers trains with, where no file says another."""
+    if isinstance(model, str) and model.endswith(".json") and "training.dropout" not in merged.values:
+        merged.put("training.dropout", config_dropout(read_json(Path(model)).data), Path(model).name)
 
 
 def _automatic(merged: Merged, readings: Sequence[Reading], model: Architecture | None, assumed: list[str]) -> None:

@@ -10,6 +10,8 @@ from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
 _SEQUENCE: Final = 2048
+_TRAINED: Final = ("args.per_device_train", "args.per_gpu_train")
+"""Arguments of a launch line that tell Trainer."""
 _TRAINER_MICRO: Final = 8
 """Default of per_device_train_batch_size (huggingface/transformers ``src/transformers/training_args.py``)."""
 _SEQUENCES: Final = {
@@ -60,6 +62,39 @@ def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | No
     if "training.recompute" not in merged.values and kinds <= set(_HUGGING_FACE):
         assumed.append("training.recompute: none, since no file asks for gradient checkpointing")
     return assumed
+
+
+def assume_unused(merged: Merged, readings: Sequence[Reading], assumed: list[str]) -> None:
+    """Let DDP look for unused parameters where Transformers' Trainer does: unless told, or blocks are recomputed.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    readings : sequence of Reading
+    assumed : list of str
+        Gets a sentence.
+
+    References
+    ----------
+    huggingface/transformers src/transformers/trainer.py, find_unused_parameters of DistributedDataParallelKwargs
+
+    Examples
+    --------
+    >>> merged, assumed = Merged(values={"parallel.data_parallel": "ddp"}), []
+    >>> assume_unused(merged, [Reading(source="a.yaml", kind="trainer", settings={})], assumed)
+    >>> merged.values["ddp.find_unused_parameters"]
+    True
+    """
+    name = "ddp.find_unused_parameters"
+    trained = any(
+        reading.kind == "trainer" or any(key.startswith(_TRAINED) for key in reading.used) for reading in readings
+    )
+    if merged.get("parallel.data_parallel") != "ddp" or not trained or name in merged.values:
+        return
+    if merged.get("training.recompute") != "full":
+        merged.put(name, True, "")
+        assumed.append(f"{name}: true, the default of Transformers' Trainer without gradient checkpointing")
 
 
 def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed: list[str]) -> None:

@@ -14,6 +14,7 @@ from simgpu.io.user_path import is_readable, user_path
 _NAMED: Final = {
     "deepspeed_config_file": ("deepspeed",),
     "accelerate_config_file": ("accelerate",),
+    "job_config_file": ("torchtitan",),
     "config_file": ("llamafactory", "axolotl", "torchtune"),
 }
 """Which kind of file a reading may name, by its key in ``open``."""
@@ -39,12 +40,17 @@ def with_named_files(paths: Sequence[Path]) -> list[Reading]:
     if same:
         raise ScenarioError([Issue(field="", problem="is given twice", fix="name it once", file=str(same[0]))])
     readings = [read_foreign(path) for path in paths]
-    for path, reading in zip(paths, tuple(readings), strict=True):
-        readings += list(_missing(reading, path.parent, readings))
+    homes = [path.parent for path in paths]
+    at = 0
+    while at < len(readings):  # a file that is named may name another
+        for found, home in _missing(readings[at], homes[at], readings):
+            readings.append(found)
+            homes.append(home)
+        at += 1
     return readings
 
 
-def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Iterator[Reading]:
+def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Iterator[tuple[Reading, Path]]:
     for key, kinds in _NAMED.items():
         named = reading.open.get(key)
         if named is None or any(other.kind in kinds for other in readings):
@@ -53,7 +59,7 @@ def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Itera
         if path is None:
             problem, fix = "is named and was not given", "give it as another FILE"
             raise ScenarioError([Issue(field=key, value=named, problem=problem, fix=fix, file=reading.source)])
-        yield read_foreign(path)
+        yield read_foreign(path), path.parent
 
 
 def _places(named: str, home: Path) -> tuple[Path, ...]:

@@ -10,11 +10,13 @@ from simgpu.errors import Issue, ScenarioError
 
 _SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
 _STAGE3: Final = "zero.stage3_"
+_BELOW_STAGE3: Final = ("zero.allgather_bucket_size", "zero.use_multi_rank_bucket_allreduce")
 _PLUS: Final = ("zero.zero_quantized_weights", "zero.zero_quantized_gradients", "zero.zero_hpz_partition_size")
 _TRIVIAL: Final = {
     "parallel.tp": 1, "parallel.pp": 1, "parallel.cp": 1, "parallel.ep": 1, "parallel.virtual_stages": 1,
     "parallel.sequence_parallel": False, "training.recompute": "none", "fsdp.reshard_after_forward": True,
     "fsdp.forward_prefetch": False, "fsdp.limit_all_gathers": True, "ddp.find_unused_parameters": False,
+    "ddp.broadcast_buffers": True, "ddp.static_graph": False,
     "distributed_optimizer.overlap_grad_reduce": False, "distributed_optimizer.overlap_param_gather": False,
     "parallel.overlap_p2p": False, "parallel.expert_tp": None,
 }  # fmt: skip
@@ -120,7 +122,7 @@ def join_replicas(merged: Merged, *, gpus: int, nodes: int) -> None:
     if kind == "hsdp":
         kind = _within_nodes(merged, gpus, nodes)
     for name in list(merged.values):
-        if not _belongs(name, kind):
+        if not belongs(name, kind):
             merged.put(name, None, "")
 
 
@@ -134,7 +136,24 @@ def _within_nodes(merged: Merged, gpus: int, nodes: int) -> str:
     return "hsdp"
 
 
-def _belongs(name: str, kind: str | None) -> bool:
+def belongs(name: str, kind: str | None) -> bool:
+    """Return whether an option has an effect under a kind of data parallelism; fields of no option block do.
+
+    Parameters
+    ----------
+    name : str
+        Dotted scenario field.
+    kind : str or None
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> belongs("zero.stage3_max_live_parameters", "zero2"), belongs("training.precision", "zero2")
+    (False, True)
+    """
     block = name.partition(".")[0]
     if block == "ddp":
         return kind == "ddp"
@@ -144,7 +163,7 @@ def _belongs(name: str, kind: str | None) -> bool:
         return (
             str(kind).startswith("zero")
             and (kind == "zero3" or not (name.startswith(_STAGE3) or name in (*_PLUS, "zero.offload_param")))
-            and not (kind == "zero3" and name == "zero.allgather_bucket_size")
+            and not (kind == "zero3" and name in _BELOW_STAGE3)
         )
     if block == "fsdp":
         if name in ("fsdp.backward_prefetch", "fsdp.limit_all_gathers"):

@@ -9,10 +9,12 @@ from simgpu.config.cluster_request import ClusterRequest, request_cluster
 from simgpu.config.imported_run_batch import Batch, complete_batch
 from simgpu.config.imported_run_layout import check_gpus, least_gpus, model_parallel, place
 from simgpu.config.imported_run_merge import Merged
+from simgpu.config.quantity import LARGEST_GPUS
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.reading import Reading
 
 _BATCH: Final = ("training.micro_batch_size", "training.gradient_accumulation", "training.global_batch_size")
+_GPUS: Final = "cluster.gpus"
 _MEGATRON: Final = ("megatron", "nemo", "gptneox")
 
 
@@ -22,12 +24,12 @@ def choose_machines(
     """Settle GPUs, nodes and batch: the batch must fit the GPUs, and where nobody gives these, they fit the batch."""
     per_node = request_cluster(ClusterRequest(topology=topology)).world_size
     wanted, source = _asked_gpus(readings)
-    given = asked if asked is not None else merged.get("cluster.gpus")
+    given = asked if asked is not None else merged.get(_GPUS)
     if given is not None:
         if wanted not in (None, given):
             merged.notes.append(f"gpus: {given}, as asked for; {source} has {wanted}")
         wanted = given
-    merged.put("cluster.gpus", None, "")
+    merged.put(_GPUS, None, "")
     gpus, nodes = place(merged, gpus=wanted, per_node=per_node, topology=topology, sure=asked is not None)
     batch = Batch(micro=merged.get(_BATCH[0]), steps=merged.get(_BATCH[1]), total=merged.get(_BATCH[2]))
     rule, blamed = _rule(readings)
@@ -36,9 +38,9 @@ def choose_machines(
     else:
         gpus, done = _fitting(batch, gpus, nodes, merged, rule, blamed)
         nodes = max(min(nodes, gpus), -(-gpus // per_node))
-        assumed.append(
-            f"gpus: {gpus} on {nodes} node{'s' if nodes > 1 else ''} of {topology}; --gpus N for another number"
-        )
+        left = [f", which {r.source} leaves to {r.open[_GPUS]}" for r in readings if _GPUS in r.open]
+        where = f"{nodes} node{'s' if nodes > 1 else ''} of {topology}"
+        assumed.append(f"gpus: {gpus} on {where}{left[0] if left else ''}; --gpus N for another number")
     merged.put(_BATCH[0], done.micro, merged.sources.get(_BATCH[0], ""))
     merged.put(_BATCH[1], done.steps, merged.sources.get(_BATCH[1], ""))
     return gpus, nodes
@@ -48,10 +50,13 @@ def _fitting(batch: Batch, most: int, nodes: int, merged: Merged, rule: str, bla
     """Return the largest number of GPUs that the batch and the degrees fit."""
     size, unit = model_parallel(merged), least_gpus(merged)
     most = max(most, unit)
+    _check_size(most)
     first: ScenarioError | None = None
-    for gpus in range(most, 0, -1):
-        if gpus % unit or (gpus > nodes and gpus % nodes):
+    for gpus in range(most // unit * unit, 0, -unit):
+        if gpus > nodes and gpus % nodes:
             continue
+        if first is not None and batch.total is not None and batch.total % (gpus // size):
+            continue  # whatever the rule, each rank has as many sequences
         try:
             return gpus, complete_batch(batch, gpus // size, rule, blamed)
         except ScenarioError as error:
@@ -59,6 +64,13 @@ def _fitting(batch: Batch, most: int, nodes: int, merged: Merged, rule: str, bla
     if first is not None:
         raise first
     return unit, complete_batch(batch, unit // size, rule, blamed)
+
+
+def _check_size(gpus: int) -> None:
+    """Refuse more GPUs than a scenario may have, before any number of them is tried."""
+    if gpus > LARGEST_GPUS:
+        problem = "is what the degrees and nodes of the files come to"
+        raise ScenarioError([Issue(field="gpus", value=str(gpus), problem=problem, allowed=f"1 to {LARGEST_GPUS}")])
 
 
 def _asked_gpus(readings: Sequence[Reading]) -> tuple[int | None, str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from simgpu.workload.synthetic import SyntheticModel
 
 _SCHEDULE: Final = "parallel.schedule"
+_FAULTS_SHOWN: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,8 +212,9 @@ class Inputs:
             return None
         faults = check_schedule(table)
         if faults:
-            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            problem, fix = f"cannot run: {faults[0]}{more}", f"simgpu schedule {asked} shows where"
+            shown = "; ".join(map(str, faults[:_FAULTS_SHOWN]))
+            more = f"; and {len(faults) - _FAULTS_SHOWN} more" if len(faults) > _FAULTS_SHOWN else ""
+            problem, fix = f"cannot run: {shown}{more}", f"simgpu schedule {asked} shows where"
             findings.adopt([Issue(field=_SCHEDULE, value=asked, problem=problem, fix=fix)])
             return None
         return table

@@ -186,20 +186,31 @@ def _check_stages(
         return
     given, pp, stages = parallel.layers_per_stage, pipeline.pp, pipeline.stages
     equal = _even(model.layers, stages)
-    if given is None:
-        allowed = _list(pipeline_degrees(model, parallel, gpus, stages_per_rank=pipeline.stages_per_rank))
+    if given is None and pipeline.table is not None:
+        if model.layers % stages:
+            problem = f"has {stages} stages, which do not divide the {model.layers} layers of {model.name}"
+            fix = f"write parallel.layers_per_stage: {equal}" if equal else "use a schedule of fewer stages"
+            findings.add("parallel.schedule", problem, fix=fix)
+    elif given is None:
+        degrees = pipeline_degrees(model, parallel, gpus, stages_per_rank=pipeline.stages_per_rank)
+        if pipeline.virtual > 1:
+            degrees = [degree for degree in degrees if degree > 1]  # a single rank has nothing to interleave
+        allowed = _list(degrees) or None
         makes = f"makes {stages} stages, {pipeline.stages_per_rank} a rank,"
         does = "does" if stages == pp else f"{makes} which do"
         if stages > model.layers:
             more = "is more stages" if stages == pp else f"{makes} more"
             findings.add("parallel.pp", f"{more} than the {model.layers} layers of {model.name}", allowed=allowed)
         elif model.layers % stages:
-            uneven = equal if gpus is None or gpus % pp == 0 else None
+            by_hand = f"write parallel.layers_per_stage: {equal}" if equal else None
+            if by_hand and gpus is not None and gpus % (pp * parallel.tp * parallel.cp):
+                by_hand = f"take a multiple of {pp * parallel.tp * parallel.cp} GPUs and {by_hand}"
+            choose = "choose one of these, or " if allowed else ""
             findings.add(
                 "parallel.pp",
                 f"{does} not divide the {model.layers} layers of {model.name}",
                 allowed=allowed,
-                fix=f"choose one of these, or write parallel.layers_per_stage: {uneven}" if uneven else None,
+                fix=f"{choose}{by_hand}" if by_hand else None,
             )
     elif len(given) != stages:
         problem = f"has {len(given)} entries for {stages} pipeline stages"
@@ -234,8 +245,21 @@ def _order(parallel: ParallelBlock, findings: Findings) -> tuple[str, ...]:
     if "cp" not in order and parallel.cp == 1 and "dp" in order:  # a single rank: anywhere
         order = (*order[: order.index("dp") + 1], "cp", *order[order.index("dp") + 1 :])
     if sorted(axis for axis in order if axis != "ep") != sorted(_AXES) or len(set(order)) != len(order):
-        axes = "pp, dp and tp" if parallel.cp == 1 else "pp, dp, cp and tp"
-        findings.add("parallel.order", "does not name each axis once", allowed=f"{axes} in some order, slowest first")
+        axes = [axis for axis in _AXES if axis != "cp" or parallel.cp > 1]
+        absent = [axis for axis in axes if axis not in order]
+        twice = [axis for axis in dict.fromkeys(order) if order.count(axis) > 1]
+        wrong = [f"leaves out {' and '.join(absent)}"] if absent else []
+        wrong += [f"names {' and '.join(twice)} twice"] if twice else []
+        mended: list[str] = [*dict.fromkeys(parallel.order)]
+        for axis in absent:  # behind its neighbour in the usual order
+            before = [other for other in _AXES[: _AXES.index(axis)] if other in mended]
+            mended.insert(mended.index(before[-1]) + 1 if before else 0, axis)
+        findings.add(
+            "parallel.order",
+            " and ".join(wrong),
+            allowed=f"{', '.join(axes[:-1])} and {axes[-1]} in some order, slowest first",
+            fix=f"such as [{', '.join(mended)}]",
+        )
     return order
 
 

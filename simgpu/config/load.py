@@ -116,8 +116,9 @@ def load_scenario(source: Source, *, overrides: Sequence[str] = ()) -> Scenario:
     if issues:
         raise ScenarioError(in_order(issues))
     files = (*([] if path is None else [path]), *dict.fromkeys(inputs.files))
+    alone = tuple(draft.data for draft in drafts)
     return Scenario(
-        name=name, stem=stem, path=path, cases=tuple(cases), files=files, drafts=tuple(draft.data for draft in drafts)
+        name=name, stem=stem, path=path, cases=tuple(cases), files=files, text=file.text, data=file.data, drafts=alone
     )
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LARGEST_PARAMETERS: Final = 10**15
 LARGEST_TOKENS: Final = 10**9  # of one micro-batch
 LARGEST_PASSES: Final = 65_536  # layers (or stages) x micro-batches: about a millisecond of simulation each
-LARGEST_PIECES: Final = 10_000  # gathers after one step
 # A replica's FLOPs in one step: 405e9 parameters with 16e6 tokens have 4e19. At 7e12 FLOP/s, the slowest card's fp32
 # rate, and a hundredth of that for the thinnest shapes it is 1.4e9 s; 64 bits of nanoseconds are 9e9 s.
 LARGEST_STEP_FLOPS: Final = 10**20
@@ -105,7 +104,3 @@ def check_magnitude(
     )
     kept = steps * model.activation_bound_bytes(training)
     bound("training", kept, LARGEST_STEP_BYTES, "the activation bytes of one step", smaller)
-    if strategy.data_parallel in ("zero1", "zero2"):
-        pieces = -(-model.parameters // strategy.zero.allgather_bucket_size)
-        larger = "use larger buckets; DeepSpeed's default is 5e8 elements"
-        bound("zero.allgather_bucket_size", pieces, LARGEST_PIECES, "the gathers of one step", larger, _SLOW)

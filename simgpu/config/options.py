@@ -23,7 +23,7 @@ _STAGE3: Final = (
 )  # fmt: skip
 _FIELDS: Final = {
     # Stage 3 updates only the shard it holds; the next forward gathers it.
-    ("zero", "allgather_bucket_size"): tuple(name for name in _ZERO if name != "zero3"),
+    **{("zero", name): ("zero1", "zero2") for name in ("allgather_bucket_size", "use_multi_rank_bucket_allreduce")},
     **{("zero", name): ("zero3",) for name in _STAGE3},
     ("fsdp", "backward_prefetch"): ("fsdp1",),
     ("fsdp", "limit_all_gathers"): ("fsdp1",),

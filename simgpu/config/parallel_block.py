@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
 from simgpu.config.block import Block
 from simgpu.config.foreign_names import WORDS
@@ -19,7 +19,21 @@ from simgpu.workload.splits import CP_COMM_TYPES
 # is simulated, and may stay here.
 _NAMED_STRATEGIES: Final = ("dataparallel",)
 
-DataParallel = Annotated[str, Words(allowed=tuple(dict.fromkeys((*STRATEGIES, *_NAMED_STRATEGIES))))]
+_KINDS: Final = tuple(dict.fromkeys((*STRATEGIES, *_NAMED_STRATEGIES)))
+
+
+def _no_block(value: object) -> object:
+    """Refuse what belongs beside the kind of data parallelism: its options, or the degree."""
+    if isinstance(value, dict):
+        fix = "write the kind alone, such as data_parallel: fsdp, and its options in the block fsdp at the top level"
+        raise QuantityError("is a mapping, not a kind of data parallelism", allowed=", ".join(_KINDS), fix=fix)
+    if isinstance(value, int) and not isinstance(value, bool):
+        fix = "use parallel.dp for the number of replicas"
+        raise QuantityError("is a number, not a kind of data parallelism", allowed=", ".join(_KINDS), fix=fix)
+    return value
+
+
+DataParallel = Annotated[str, Words(allowed=_KINDS), BeforeValidator(_no_block)]
 _StageLayers = Annotated[int, Whole(least=0, most=LARGEST_LAYERS)]
 Axis = Annotated[Literal["pp", "dp", "cp", "ep", "tp"], ANY_CASE]
 

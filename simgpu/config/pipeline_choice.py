@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _PP, _VIRTUAL, _SCHEDULE = "parallel.pp", "parallel.virtual_stages", "parallel.schedule"
 _FIELDS: Final[Mapping[str, str]] = {"ranks": _PP, "virtual": _VIRTUAL}
 _ENOUGH: Final = 4  # micro-batches per rank that every schedule takes
-_BATCH_FIELDS: Final = ("training.gradient_accumulation", "training.global_batch_size", "training.micro_batch_size")
+_ACCUMULATION: Final = "training.gradient_accumulation"
+_BATCH_FIELDS: Final = (_ACCUMULATION, "training.global_batch_size", "training.micro_batch_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class PipelineChoice:
     Parameters
     ----------
     schedule : str
-        A name of `PIPELINE_SCHEDULES`; that of the file for a table.
+        A name of `PIPELINE_SCHEDULES`; for a table that of its file, which no schedule has.
     pp : int
         Pipeline ranks.
     virtual : int
@@ -91,15 +92,20 @@ def choose_pipeline(
             virtual = stages // pp
     if pp == 1:
         if interleaved and findings.sound(_PP, _VIRTUAL):
-            findings.add(
-                _VIRTUAL, "has no pipeline to interleave: parallel.pp is 1", allowed="1", fix="set parallel.pp"
-            )
+            problem = "has no pipeline to interleave: parallel.pp is 1"
+            findings.add(_VIRTUAL, problem, allowed="1", fix="set parallel.pp, or leave virtual_stages out")
+        alone = refusal(schedule, ranks=1, virtual=kind.default_virtual, microbatches=_ENOUGH)
+        if alone is not None and alone.field == "ranks" and findings.sound(_PP, _SCHEDULE):
+            problem = f"needs a pipeline: parallel.pp = 1 {alone.problem}"
+            findings.add(_SCHEDULE, problem, fix="set parallel.pp, or leave parallel.schedule out")
         return PipelineChoice(schedule=schedule, pp=1, virtual=1, stages=1)
     if findings.sound(_PP, _VIRTUAL, _SCHEDULE):
         refused = refusal(schedule, ranks=pp, virtual=virtual, microbatches=_ENOUGH * pp)
         field = None if refused is None else _FIELDS.get(refused.field)
         if refused is not None and field is not None:
-            fix = "set parallel.schedule to interleaved_1f1b" if schedule == "1f1b" and virtual > 1 else refused.fix
+            fix = "leave virtual_stages out" if field == _VIRTUAL else refused.fix
+            if schedule == "1f1b" and virtual > 1:
+                fix = "set parallel.schedule to interleaved_1f1b"
             findings.add(field, refused.problem, allowed=refused.allowed, fix=fix)
     stages = global_stages(schedule, ranks=pp, virtual=virtual)
     return PipelineChoice(schedule=schedule, pp=pp, virtual=virtual, stages=max(1, stages))
@@ -121,13 +127,22 @@ def check_microbatches(strategy: Strategy, microbatches: int, findings: Findings
     table = strategy.table
     if table is not None:
         if microbatches != table.microbatches:
-            problem = f"makes {microbatches} micro-batches, and the schedule {table.name} is for {table.microbatches}"
-            findings.add(field, problem, fix=f"set training.gradient_accumulation to {table.microbatches}")
+            problem = f"makes {_micro_batches(microbatches)}, and the schedule {table.name} is for {table.microbatches}"
+            name = findings.draft.name(tuple(_ACCUMULATION.split(".")))
+            findings.add(field, problem, fix=f"set training.{name} to {table.microbatches}")
         return
     refused = refusal(strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches)
     if refused is not None:
-        problem = f"makes {microbatches} micro-batches a step for {strategy.schedule}, which {refused.problem}"
+        if refused.field != "microbatches":
+            findings.add(_FIELDS[refused.field], refused.problem, allowed=refused.allowed, fix=refused.fix)
+            return
+        makes = f"makes {_micro_batches(microbatches)} a step for {strategy.schedule}"
+        problem = f"{makes}, and {refused.value} {refused.problem}"
         findings.add(field, problem, allowed=refused.allowed and f"{refused.allowed} micro-batches", fix=refused.fix)
+
+
+def _micro_batches(number: int) -> str:
+    return "1 micro-batch" if number == 1 else f"{number} micro-batches"
 
 
 def _takes(schedule: str, pp: int, virtual: int) -> bool:
@@ -138,5 +153,9 @@ def _from_table(parallel: ParallelBlock, table: PipelineSchedule, findings: Find
     virtual = max(1, table.stages // table.ranks)
     for field, given, own in ((_PP, parallel.pp, table.ranks), (_VIRTUAL, parallel.virtual_stages, virtual)):
         if given is not None and given != own and findings.sound(field):
-            findings.add(field, f"is not what the schedule {table.name} has", allowed=str(own), fix="leave it out")
-    return PipelineChoice(schedule=table.name, pp=table.ranks, virtual=virtual, stages=table.stages, table=table)
+            what = "ranks" if field == _PP else "stages a rank"
+            problem = f"is not the {own} {what} of the schedule {table.name}"
+            findings.add(field, problem, allowed=str(own), fix="leave it out")
+    return PipelineChoice(
+        schedule=f"{table.name}.csv", pp=table.ranks, virtual=virtual, stages=table.stages, table=table
+    )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from simgpu.config.environment_block import SoftwareBlock
 from simgpu.config.findings import Findings
 from simgpu.config.scenario_block import ScenarioBlock
+from simgpu.costs.attention_kernel import FORWARD_ONLY, device_kernels
+from simgpu.hardware.cluster import Cluster
 from simgpu.workload.software import DEFAULT, PRESETS, HostCosts, Software
 
 
@@ -38,16 +40,19 @@ def choose_software(scenario: ScenarioBlock) -> Software:
         preset,
         optimizer=wanted.optimizer or preset.optimizer,
         fp8_scaling=wanted.fp8_scaling or preset.fp8_scaling,
+        attention_kernel=wanted.attention_kernel or preset.attention_kernel,
         host=_host(wanted, preset.host),
     )
 
 
-def check_software(scenario: ScenarioBlock, findings: Findings) -> None:
-    """Note settings that the preset lacks, and host settings that cannot go together.
+def check_software(scenario: ScenarioBlock, cluster: Cluster | None, findings: Findings) -> None:
+    """Note settings that the preset or the GPUs lack, and host settings that cannot go together.
 
     Parameters
     ----------
     scenario : ScenarioBlock
+    cluster : Cluster or None
+        None when it cannot be built.
     findings : Findings
     """
     wanted = scenario.software
@@ -58,12 +63,30 @@ def check_software(scenario: ScenarioBlock, findings: Findings) -> None:
             allowed=f"with preset {', '.join(name for name, software in PRESETS.items() if software.fp8_scaling)}",
             fix="leave it out",
         )
+    if isinstance(wanted, SoftwareBlock) and wanted.attention_kernel is not None:
+        _check_kernel(wanted.preset, wanted.attention_kernel, cluster, findings)
     if isinstance(wanted, SoftwareBlock) and wanted.cuda_graphs and wanted.cuda_launch_blocking:
         findings.add(
             "software.cuda_launch_blocking",
             "waits for every kernel, and software.cuda_graphs launches them together",
             allowed="false",
             fix="keep one of the two",
+        )
+
+
+def _check_kernel(preset: str, kernel: str, cluster: Cluster | None, findings: Findings) -> None:
+    if not PRESETS[preset].flash_attention:
+        findings.add(
+            "software.attention_kernel",
+            f"means nothing to {preset}, whose attention is not one kernel",
+            allowed=f"with preset {', '.join(name for name, software in PRESETS.items() if software.flash_attention)}",
+            fix="leave it out",
+        )
+    elif cluster is not None and kernel not in device_kernels(cluster.gpu(0)):
+        findings.add(
+            "software.attention_kernel",
+            f"is not modelled on {cluster.gpu(0).name}",
+            allowed=", ".join(kernel for kernel in device_kernels(cluster.gpu(0)) if kernel not in FORWARD_ONLY),
         )
 
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import copy
 import re
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from simgpu.config import foreign_names
+from simgpu.config.batch_names import BATCH_NAMES
 from simgpu.config.block import Block
+from simgpu.config.draft import show
 from simgpu.config.findings import Findings
 from simgpu.config.model_block import InlineModel, SyntheticBlock, model_block
 from simgpu.config.near import did_you_mean, near_names
 from simgpu.config.scenario_block import ScenarioBlock, VariantBlock
-from simgpu.io.yaml_file import FieldPath, dotted_path
+from simgpu.config.unknown_field import fields_at, foreign_name, no_mapping_hint, unknown_field_hint
+from simgpu.errors import Issue
+from simgpu.io.yaml_file import FieldPath
 from simgpu.units import QuantityError
 
+_SAME: Final[Mapping[FieldPath, FieldPath]] = {
+    ("training", name): ("training", own) for name, own in BATCH_NAMES.items()
+}
 _SECTIONS: Final = ("cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer")
 _MODEL_FIX: Final = "set model to a bundled name such as llama-2-7b, or to the path of a config.json"
 _INLINE_EXAMPLE: Final = "{layers: 32, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000}"
@@ -206,10 +211,15 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
         findings.note(path, draft.issue(path, "is missing", fix=fix))
         return
     value = detail["input"]
+    if kind == "extra_forbidden" and path in _SAME:
+        findings.note(path, _two_names(path, value, findings))
+        return
     if kind == "extra_forbidden":
-        findings.note(path, draft.issue(path, "is not a field of SimGPU", value=value, **_rename(path, data)))
-        findings.bad += [(*path[:-1], near) for near in near_names(str(path[-1]), _fields_at(path[:-1], data))]
-        foreign = _foreign(path)
+        findings.note(
+            path, draft.issue(path, "is not a field of SimGPU", value=value, **unknown_field_hint(path, value, data))
+        )
+        findings.bad += [(*path[:-1], near) for near in near_names(str(path[-1]), fields_at(path[:-1], data))]
+        foreign = foreign_name(path)
         if foreign is not None:
             findings.bad.append(tuple(re.split(r"[ :]", foreign)[0].split(".")))
         return
@@ -225,7 +235,7 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
         hint = f"use {word}" if word else did_you_mean(str(value), listed)
         issue = draft.issue(path, "is not known", value=value, allowed=", ".join(listed), fix=hint)
     elif kind in ("model_type", "model_attributes_type", "dict_type"):
-        issue = draft.issue(path, "is not a mapping of fields", value=value, fix="write its fields indented below it")
+        issue = draft.issue(path, "is not a mapping of fields", value=value, fix=no_mapping_hint(path, value))
     elif kind == "list_type":
         issue = draft.issue(path, "is not a list", value=value, allowed="a list such as [8, 8]")
     else:
@@ -233,56 +243,10 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     findings.note(path, issue)
 
 
-def _foreign(path: FieldPath) -> str | None:
-    return foreign_names.FIELDS.get(str(path[-1]).lower().lstrip("-").replace("-", "_"))
-
-
-def _rename(path: FieldPath, data: Any) -> dict[str, str | None]:
-    """Return ``fix`` and ``allowed`` for an unknown field: its name elsewhere, a near one, or all there are."""
-    name = str(path[-1])
-    known = _fields_at(path[:-1], data)
-    foreign = _foreign(path)
-    if foreign is not None:
-        return {"fix": f"use {foreign}"}
-    near = near_names(name, known)
-    if near:
-        return {"fix": f"did you mean {' or '.join(dotted_path((*path[:-1], n)) for n in near)}?"}
-    homes = [".".join((*home, name)) for home in _homes(ScenarioBlock, name, ())]
-    if homes:
-        return {"fix": f"it belongs elsewhere: use {' or '.join(homes)}"}
-    return {"allowed": ", ".join(known)}
-
-
-def _homes(block: type[BaseModel], name: str, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for field_name, info in block.model_fields.items():
-        if field_name in ("variants", "measured"):
-            continue
-        for inner in _blocks_in(info.annotation):
-            if name in inner.model_fields:
-                yield (*path, field_name)
-            yield from _homes(inner, name, (*path, field_name))
-
-
-def _fields_at(path: FieldPath, data: Any) -> list[str]:
-    """Names of the fields that the block at a path has, in order."""
-    blocks: list[type[BaseModel]] = [ScenarioBlock]
-    for part in path:
-        if isinstance(part, int):
-            continue
-        blocks = [
-            inner
-            for block in blocks
-            if part in block.model_fields
-            for inner in _blocks_in(block.model_fields[part].annotation)
-        ]
-    if path == ("model",):
-        blocks = [model_block(data.get("model", {}))]
-    return [name for block in blocks for name in block.model_fields if not name.endswith("_")]
-
-
-def _blocks_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, Block):
-        return [annotation]
-    if typing.get_origin(annotation) in (typing.Annotated, typing.Union, types.UnionType, list):
-        return [block for inner in typing.get_args(annotation) for block in _blocks_in(inner)]
-    return []
+def _two_names(path: FieldPath, value: object, findings: Findings) -> Issue:
+    """Refuse a second value of a number that has a name of another tool as well."""
+    draft, own = findings.draft, _SAME[path]
+    findings.bad.append(own)
+    other = draft.name(own)
+    problem = f"is the same number as {other}, which is {show(draft.get(own))}"
+    return draft.issue(path, problem, value=value, fix=f"leave {path[-1]} or {other} out")

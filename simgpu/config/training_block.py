@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict
 
 from simgpu.config.adaptation_block import Frozen, LoraBlock
+from simgpu.config.batch_names import BATCH_NAMES
 from simgpu.config.block import Block
 from simgpu.config.quantity import ANY_CASE, Accumulation, Batch, Count, Dropout, Flag, MicroBatch, Ratio, Sequence
 
@@ -13,17 +16,29 @@ _Storage = Annotated[Literal["fp32", "bf16", "fp16"], ANY_CASE]
 _Master = Annotated[Literal["fp32", "bf16", "fp16", "none"], ANY_CASE]
 
 
+def _with_batch_names(schema: dict[str, Any]) -> None:
+    """Tell editors the names of other tools, which a draft translates."""
+    known = schema["properties"]
+    for name, own in BATCH_NAMES.items():
+        known[name] = {**known[own], "description": f"Another name of {own} (Hugging Face, DeepSpeed)."}
+
+
 class TrainingBlock(Block):
     """Batch, number formats, optimizer. Any two of the three batch fields give the third."""
+
+    model_config = ConfigDict(json_schema_extra=_with_batch_names)
 
     sequence_length: Sequence | None = None
     """Tokens per sequence. Needed unless the model is synthetic."""
     micro_batch_size: MicroBatch | None = None
-    """Sequences per GPU and forward pass (Hugging Face: per_device_train_batch_size)."""
+    """Sequences per GPU and forward pass (Hugging Face: per_device_train_batch_size, DeepSpeed:
+    train_micro_batch_size_per_gpu, which are understood as well)."""
     global_batch_size: Batch | None = None
-    """Sequences per optimizer step: micro_batch_size x dp x gradient_accumulation (DeepSpeed: train_batch_size)."""
+    """Sequences per optimizer step: micro_batch_size x dp x gradient_accumulation (DeepSpeed: train_batch_size, which
+    is understood as well)."""
     gradient_accumulation: Accumulation | None = None
-    """Micro-batches per step and data-parallel rank; 1 when only micro_batch_size is given."""
+    """Micro-batches per step and data-parallel rank; 1 when only micro_batch_size is given (Hugging Face and DeepSpeed:
+    gradient_accumulation_steps, which is understood as well)."""
     precision: _Precision = "bf16"
     """Arithmetic of the matrix products and storage of activations. `fp8`: the blocks' matrix products in fp8 and
     everything else, head and embedding included, in bf16; needs a GPU and a software generation with fp8."""

@@ -111,7 +111,9 @@ def read_schedule_csv(path: Path) -> PipelineSchedule:
     cells, ranks = _cells(read_text(path, source), source)
     cells = _with_input_gradients(cells)
     rank_of_stage = _rank_of_stage(cells, source)
-    microbatches = _count(cells, "microbatch", {action.microbatch for cell in cells for action in cell.slot}, source)
+    microbatches = _count(
+        cells, "microbatch", "microbatches", {action.microbatch for cell in cells for action in cell.slot}, source
+    )
     rows: list[list[Slot]] = [[] for _ in range(ranks)]
     for cell in cells:
         rows[cell.rank].append(cell.slot)
@@ -179,18 +181,18 @@ def _rank_of_stage(cells: list[_Cell], source: str) -> tuple[int, ...]:
                 issues.append(_issue(source, cell.line, cell.column, slot_text(cell.slot), problem, allowed))
     if issues:
         raise ScenarioError(issues)
-    stages = _count(cells, "stage", set(home), source)
+    stages = _count(cells, "stage", "stages", set(home), source)
     return tuple(home[stage] for stage in range(stages))
 
 
-def _count(cells: list[_Cell], what: str, found: set[int], source: str) -> int:
+def _count(cells: list[_Cell], what: str, several: str, found: set[int], source: str) -> int:
     """Return how many there are, when they are 0 to the largest without a gap."""
     if max(found) == len(found) - 1:
         return len(found)
     absent = next(number for number in range(len(found)) if number not in found)
     cell = next(cell for cell in cells if any(getattr(action, what) == max(found) for action in cell.slot))
     problem = f"{what} {max(found)} is there and {what} {absent} is not"
-    allowed = f"{what}s 0 to {max(found)} without a gap"
+    allowed = f"{several} from 0 without a gap"
     raise ScenarioError([_issue(source, cell.line, cell.column, slot_text(cell.slot), problem, allowed)])
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from simgpu.parallel.schedules.action import Action, Slot, slot_text
-from simgpu.parallel.schedules.slots import play_slots, without_idle
+from simgpu.parallel.schedules.action import Action, Row, Slot, slot_text
+from simgpu.parallel.schedules.slots import walk_slots, without_idle
 from simgpu.parallel.schedules.table import PipelineSchedule
+
+_BIT: Final[Mapping[str, int]] = {"F": 1, "I": 2, "W": 4, "B": 8}
+_BEFORE: Final[Mapping[str, int]] = {"F": 0, "I": 1, "B": 1, "W": 1 | 2}
+"""What a stage has done with a microbatch when an action's turn comes."""
+_ALL: Final = frozenset({1 | 8, 1 | 2 | 4})
+"""What it has done in the end."""
+_ELSEWHERE: Final = -1
+"""It belongs on another rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,34 +85,39 @@ def check_schedule(schedule: PipelineSchedule) -> tuple[Fault, ...]:
 def _contents(schedule: PipelineSchedule) -> list[Fault]:
     """Faults that each rank has by itself."""
     faults: list[Fault] = []
-    done: dict[Action, tuple[int, int]] = {}
+    done: list[dict[tuple[int, int], int]] = [{} for _ in schedule.rows]  # bits of each rank's stages and microbatches
+    for stage in range(schedule.stages):
+        for microbatch in range(schedule.microbatches):
+            done[schedule.placement.rank(stage, microbatch)][stage, microbatch] = 0
     for rank, row in enumerate(schedule.rows):
+        mine = done[rank]
         for index, slot in enumerate(row):
-            if not _fits(slot):
+            if len(slot) > 1 and not _pair(slot):
                 problem = f"{' and '.join(map(str, slot))} share a slot, which only F and B of two stages may"
                 faults.append(Fault(rank=rank, slot=index, problem=problem))
             for action in slot:
-                wrong = _misplaced(schedule, action, rank) or _out_of_order(action, done)
-                if wrong:
-                    faults.append(Fault(rank=rank, slot=index, problem=wrong))
-            done.update(dict.fromkeys(slot, (rank, index)))
+                stage, kind, microbatch = action
+                place = stage, microbatch
+                bits = mine.get(place, _ELSEWHERE)
+                if bits != _BEFORE.get(kind):
+                    wrong = _misplaced(schedule, action, rank) or _out_of_order(schedule.rows[rank], action, bits)
+                    faults += [Fault(rank=rank, slot=index, problem=wrong)] if wrong else []
+                if bits != _ELSEWHERE:
+                    mine[place] = bits | _BIT.get(kind, 0)
     if faults:
         return faults
-    for stage in range(schedule.stages):
-        for microbatch in range(schedule.microbatches):
-            kinds = {kind for kind in "FIWB" if Action(stage, kind, microbatch) in done}
-            if kinds not in ({"F", "B"}, {"F", "I", "W"}):
-                rank = schedule.placement.rank(stage, microbatch)
-                lacking = "F" if "F" not in kinds else "W" if "I" in kinds else "B, or I and W,"
+    for rank, mine in enumerate(done):
+        for (stage, microbatch), bits in mine.items():
+            if bits not in _ALL:
+                lacking = "F" if not bits & _BIT["F"] else "W" if bits & _BIT["I"] else "B, or I and W,"
                 problem = f"{lacking} of stage {stage}, microbatch {microbatch} is missing"
                 faults.append(Fault(rank=rank, slot=None, problem=problem))
     return faults
 
 
-def _fits(slot: Slot) -> bool:
-    return len(slot) < 2 or (
-        [action.kind for action in slot] == ["F", "B"] and (slot[0].stage, slot[0].microbatch) != slot[1][::2]
-    )
+def _pair(slot: Slot) -> bool:
+    """Whether two actions may overlap."""
+    return [action.kind for action in slot] == ["F", "B"] and (slot[0].stage, slot[0].microbatch) != slot[1][::2]
 
 
 def _misplaced(schedule: PipelineSchedule, action: Action, rank: int) -> str | None:
@@ -111,41 +126,39 @@ def _misplaced(schedule: PipelineSchedule, action: Action, rank: int) -> str | N
         return f"{action} names a stage that is not there; stages are 0 to {schedule.stages - 1}"
     if not 0 <= microbatch < schedule.microbatches:
         return f"{action} names a microbatch that is not there; they are 0 to {schedule.microbatches - 1}"
-    if kind not in tuple("FIWB"):
+    if kind not in _BIT:
         return f"{action} is neither F, I, W nor B"
     home = schedule.placement.rank(stage, microbatch)
     return None if home == rank else f"{action} belongs on rank {home}"
 
 
-def _out_of_order(action: Action, done: dict[Action, tuple[int, int]]) -> str | None:
-    """Say what has been done too often or not yet."""
-    if action in done:
-        rank, slot = done[action]
-        return f"{action} was done in slot {slot} of rank {rank} already"
-    rivals = {"B": "IW", "I": "B", "W": "B"}.get(action.kind, "")
-    for kind in rivals:
-        if action._replace(kind=kind) in done:
+def _out_of_order(row: Row, action: Action, done: int) -> str | None:
+    """Say what its rank has done too often or not yet."""
+    if done & _BIT[action.kind]:
+        return f"{action} was done in slot {next(i for i, slot in enumerate(row) if action in slot)} already"
+    for kind in {"B": "IW", "I": "B", "W": "B"}.get(action.kind, ""):
+        if done & _BIT[kind]:
             return f"{action} comes after {action._replace(kind=kind)}: B is I and W in one"
-    before = action._replace(kind="I" if action.kind == "W" else "F")
-    if action.kind != "F" and before not in done:
-        return f"{action} comes before {before}"
-    return None
+    if action.kind == "F":  # what came before it has been found to be wrong
+        return None
+    return f"{action} comes before {action._replace(kind='I' if action.kind == 'W' else 'F')}"
 
 
 def _stuck(schedule: PipelineSchedule) -> list[Fault]:
     """Ranks that wait for each other for ever."""
-    played = play_slots(without_idle(schedule.rows), schedule.stages)
+    rows = without_idle(schedule.rows)
+    walk = walk_slots(rows, schedule.stages)
+    stuck = {rank: len(starts) for rank, starts in enumerate(walk.starts) if len(starts) < len(rows[rank])}
     faults = []
-    for rank, busy_slot in played.stuck.items():
+    for rank, busy_slot in stuck.items():
         index = [position for position, slot in enumerate(schedule.rows[rank]) if slot][busy_slot]
         slot = schedule.rows[rank][index]
-        missing = next(
-            needed for action in slot for needed in action.needs(schedule.stages) if needed not in played.made
-        )
+        awaited = [needed for action in slot for needed in action.needs(schedule.stages)]
+        missing = Action(*next(needed for needed in awaited if needed not in walk.made))
         peer = schedule.placement.rank(missing.stage, missing.microbatch)
         wanted = f"the {'forward' if missing.kind == 'F' else 'backward'} of stage {missing.stage}"
         problem = f"{slot_text(slot)} waits for ever for {wanted}, microbatch {missing.microbatch}, on rank {peer}"
-        if peer in played.stuck and peer != rank:
+        if peer in stuck and peer != rank:
             problem += ", which waits itself"
         faults.append(Fault(rank=rank, slot=index, problem=problem))
     return faults

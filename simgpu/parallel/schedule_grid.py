@@ -37,7 +37,7 @@ def schedule_grid(schedule: PipelineSchedule) -> str:
        4          1B1
        5  0B1
     """
-    return _draw(play_slots(without_idle(schedule.rows), schedule.stages).rows, {}, schedule.ranks)
+    return _draw(play_slots(without_idle(schedule.rows), schedule.stages), {}, schedule.ranks)
 
 
 def fault_grid(rows: Sequence[Row], faults: Sequence[Fault]) -> str:
@@ -61,7 +61,11 @@ def fault_grid(rows: Sequence[Row], faults: Sequence[Fault]) -> str:
        0  0F0
        1  >0F0<   <-- rank 0: twice
     """
-    marks = {(fault.rank, fault.slot): fault.problem for fault in reversed(faults) if fault.slot is not None}
+    marks: dict[tuple[int, int], str] = {}
+    for fault in faults:
+        if fault.slot is not None:
+            cell = fault.rank, fault.slot
+            marks[cell] = f"{marks[cell]}; {fault.problem}" if cell in marks else fault.problem
     missing = [f"<-- {fault}" for fault in faults if fault.slot is None]
     below = missing[:_MISSING_NAMED]
     if len(missing) > len(below):

@@ -59,17 +59,23 @@ def test_json(simgpu, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("1f1b",), "--stages P is missing; fix: such as simgpu schedule 1f1b --stages 4"),
-        (("1f1b", "-p", 4), "--microbatches M is missing"),
+        (("1f1b",), "--stages P is missing; fix: add it, as in simgpu schedule 1f1b --stages 4"),
+        (("1f1b", "-p", 2), "--microbatches M is missing; fix: add it, as in simgpu schedule 1f1b --stages 2 --micro"),
         (("1f1b", "-p", 0, "-m", 1), "--stages = 0: is below 1"),
         (("zbv", "-p", 4, "-m", 8, "-v", 3), "--virtual = 3: is not what zbv takes; allowed: 2"),
         (("interleaved_1f1b", "-p", 4, "-m", 9), "--microbatches = 9: is no multiple of its 2 rounds"),
         (("dualpipev", "-p", 4, "-m", 7), "--microbatches = 7: is fewer than twice the 4 ranks"),
         (("dualpipe", "-p", 3, "-m", 8), "--stages = 3: is odd"),
-        (("1f2b", "-p", 4, "-m", 8), "schedule = 1f2b: is no pipeline schedule, and no file; allowed: gpipe, 1f1b"),
+        (("1f2b", "-p", 4, "-m", 8), "NAME = 1f2b: is no pipeline schedule, and no file; allowed: gpipe, 1f1b"),
+        (("1f2b", "-p", 4, "-m", 8), "fix: did you mean 1f1b"),
         (("absent.csv",), "absent.csv: cannot be read: No such file"),
         (("1f1b", "-p", 4, "-m", 8, "--format", "svg"), "--format svg: is no format; allowed: grid, csv"),
-        (("1f1b", "-p", 10**6, "-m", 10**6), "allowed: up to 1000000 forwards"),
+        (("1f1b", "-p", 10**6, "-m", 10**6), "--stages = 1000000: makes a table too large to draw: 1000000 ranks with"),
+        (
+            ("gpipe", "-p", 100_000, "-m", 1),
+            "--stages = 100000: makes a table too large to draw: 100000 ranks with 1 forw",
+        ),
+        (("1f1b", "-p", 4, "-m", 10**6), "--microbatches = 1000000: makes a table too large to draw"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_one_sentence(simgpu, tmp_path, arguments, message):
@@ -89,7 +95,11 @@ def test_what_cannot_be_made_is_refused_in_one_sentence(simgpu, tmp_path, argume
         ("(0F0;0B0)OVERLAP,0B0\n", "column 1 = (0F0;0B0)OVERLAP: is no action"),
         ("0F0,0B0\n1F0,0B0,1B0\n", "m.csv:2: column 2 = 0B0: stage 0 is on rank 0 already"),
         ("0F0,0B0\n2F0,2B0\n", "m.csv:2: column 1 = 2F0: stage 2 is there and stage 1 is not"),
-        ("0F0,0B0,0F3,0B3\n", "m.csv:1: column 3 = 0F3: microbatch 3 is there and microbatch 1 is not"),
+        (
+            "0F0,0B0,0F3,0B3\n",
+            "m.csv:1: column 3 = 0F3: microbatch 3 is there and microbatch 1 is not; "
+            "allowed: microbatches from 0 without a gap",
+        ),
         ("0F99999999,0B0\n", "column 1 = 0F99999999: is no action"),
         ("\n", "m.csv: holds no action that computes"),
         ('"0F0', "m.csv:1: is no CSV: unexpected end of data"),
@@ -120,11 +130,20 @@ def test_an_order_that_cannot_run_is_shown_with_its_cells_marked(simgpu, tmp_pat
     assert "   1  >0B0<   1B1     <-- rank 0: 0B0 waits for ever for the backward of stage 1" in outcome.err
 
 
+def test_two_faults_of_one_cell_are_both_told(simgpu, tmp_path):
+    (tmp_path / "m.csv").write_text("0F0,(0F0;0B1)OVERLAP_F_B,0F1,0B0\n")
+    outcome = simgpu("schedule", "m.csv")
+    assert outcome.err.startswith("error: m.csv: cannot run: 2 faults\n")
+    reasons = "<-- rank 0: 0F0 was done in slot 0 already; 0B1 comes before 0F1\n"
+    assert f"   1  >0F0+0B1<  {reasons}" in outcome.err
+
+
 def test_a_file_says_its_numbers_itself(simgpu, tmp_path):
     (tmp_path / "m.csv").write_text("0F0,0B0\n")
     outcome = simgpu("schedule", "m.csv", "-p", 1)
     assert (outcome.code, outcome.out) == (2, "")
     assert "is a file, which says itself" in outcome.err
+    assert outcome.err.endswith("fix: leave --stages out\n")
     assert simgpu("schedule", "m.csv", "--json", "m.csv").code == 2
     assert (tmp_path / "m.csv").read_text() == "0F0,0B0\n"
 

@@ -4,12 +4,7 @@ import pytest
 
 from simgpu.config import load_cases
 from simgpu.errors import ScenarioError
-from simgpu.parallel.strategy import (
-    DdpOptions,
-    DistributedOptimizerOptions,
-    FsdpOptions,
-    ZeroOptions,
-)
+from simgpu.parallel.data_parallel_options import DdpOptions, DistributedOptimizerOptions, FsdpOptions, ZeroOptions
 from simgpu.workload.lora import Lora
 
 
@@ -110,13 +105,13 @@ def test_other_kinds_have_no_sub_groups():
         ("ddp", {"training": {"frozen": {"a": 1}}}, "training.frozen"),
         ("ddp", {"training": {"frozen": ["norm", "conv"]}}, "names no weight of llama-2-7b: conv"),
         ("ddp", {"training": {"frozen": ["embedding", "block", "head"]}}, "leaves nothing to train"),
-        ("ddp", {"training": {"lora": {"rank": 8, "targets": ["qkv"]}}}, "is not known: qkv; allowed: q_proj"),
+        ("ddp", {"training": {"lora": {"rank": 8, "targets": ["qkv"]}}}, "names no projection: qkv; allowed: q_proj"),
         ("ddp", {"training": {"lora": {"rank": 8}, "frozen": 0.5}}, "with lora only adapters are trained"),
         ("ddp", {"training": {"lora": {"targets": ["q_proj"]}}}, "training.lora.rank"),
         (
             "ddp",
             {"model": "resnet-18", "training": {"lora": {"rank": 8}, "sequence_length": 1}},
-            "is modelled for projections that ResNet-18 does not have",
+            "has no projection of ResNet-18 to adapt; fix: use other targets",
         ),
     ],
 )

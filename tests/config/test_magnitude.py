@@ -64,7 +64,6 @@ def test_one_number_of_a_synthetic_model(override):
         (["model.hidden=1e5", "model.ffn=1e6", "training.sequence_length=1e8"], "the FLOPs of one replica's step"),
         (["model.layers=10000", "training.sequence_length=1e8", "training.micro_batch_size=10", "model.ffn=1e5"],
          "activation bytes"),
-        (["parallel.data_parallel=zero1", "model.vocab=1e7", "zero.allgather_bucket_size=9"], "the gathers of"),
     ],
 )  # fmt: skip
 def test_numbers_that_are_too_large_together(overrides, words):

@@ -1,6 +1,7 @@
 """What strategies keep, move and bucket, against published figures."""
 
 from dataclasses import replace
+from math import isqrt
 
 import pytest
 
@@ -8,8 +9,10 @@ from simgpu.dtypes import DType
 from simgpu.lower.stage_units import stage_weights
 from simgpu.parallel.data_parallel import STRATEGIES, Gradient, StageWeights
 from simgpu.parallel.data_parallel.buckets import buckets_by_bytes, buckets_by_elements
-from simgpu.parallel.data_parallel.replicated import FIRST_BUCKET_BYTES, MIB
-from simgpu.parallel.strategy import DdpOptions, DistributedOptimizerOptions, Strategy, ZeroOptions
+from simgpu.parallel.data_parallel.replicated import FIRST_BUCKET_BYTES
+from simgpu.parallel.data_parallel_options import DdpOptions, DistributedOptimizerOptions, ZeroOptions
+from simgpu.parallel.strategy import Strategy
+from simgpu.units import MIB
 from simgpu.workload.bundled import bundled_model
 from simgpu.workload.families import model_units
 from simgpu.workload.training import Training
@@ -98,9 +101,9 @@ BUCKET = 2 * 500_000_000 / 800_000
     [  # bytes per parameter on one of 8 ranks
         ("none", DEEPSPEED, 2, 2, 12, 0),
         ("ddp", AUTOCAST, 4, 4, 8, 4),
-        ("zero1", DEEPSPEED, 2, 2, 12 / 8, 0),  # 4 + 12/dp; buckets only while they are reduced
-        ("zero2", DEEPSPEED, 2, 2 / 8, 12 / 8, BUCKET),  # 2 + 14/dp
-        ("zero3", DEEPSPEED, 2 / 8, 2 / 8, 12 / 8, 2 * BUCKET),  # 16/dp; two buckets under overlap_comm
+        ("zero1", DEEPSPEED, 2, 2, 12 / 8, 0),  # 4 + 12/dp; buckets only while there are gradients
+        ("zero2", DEEPSPEED, 2, 2 / 8, 12 / 8, 0),  # 2 + 14/dp
+        ("zero3", DEEPSPEED, 2 / 8, 2 / 8, 12 / 8, BUCKET),  # 16/dp; its bucket is always there
         ("fsdp1", AUTOCAST_FSDP, 4 / 8, 4 / 8, 8 / 8, 0),
         ("fsdp", AUTOCAST_FSDP, 4 / 8, 4 / 8, 8 / 8, 0),
         ("hsdp", AUTOCAST_FSDP, 4 / 4, 4 / 4, 8 / 4, 0),  # two copies of the states
@@ -181,13 +184,39 @@ def test_zeropp_moves_a_quarter_across_nodes():
     (shard,), (reduction,) = plan.shards, plan.reductions
     assert (shard.gather.communicator, shard.gather.bytes) == ("dp", n)  # half of 2 n
     assert (shard.regather.communicator, shard.regather.bytes) == ("dp_shard", 2 * n)
+    scales = 4 * isqrt(n)  # fp32, of as many blocks as a square of so many weights has rows
     assert [(hop.kind, hop.communicator, hop.bytes) for hop in reduction.hops] == [
         ("all_to_all", "dp_shard", n // 2),
+        ("all_to_all", "dp_shard", scales),
         ("all_to_all", "dp_replicate", n // 2 // 4),
+        ("all_to_all", "dp_replicate", scales // 4),
     ]
     assert plan.weights_bytes == 2 * n // 8 + 2 * n // 4, "a shard of all ranks and one of the node's"
     alone = STRATEGIES["zero3"](held, DEEPSPEED, Strategy(dp=4, data_parallel="zero3", zero=options))
-    assert alone.reductions[0].kind == "reduce_scatter", "on a single node nothing is quantised"
+    assert [hop.kind for hop in alone.reductions[0].hops] == ["reduce_scatter"], "on a single node nothing is quantised"
+
+
+def test_zeropp_quantises_matrices_one_by_one():
+    """coalesced_collectives.py loops over the bucket's tensors in registration order; 8 ranks on two nodes."""
+    matrix, vector, odd = (
+        Gradient(unit=0, name="matrix", elements=1600),
+        Gradient(unit=0, name="bias", elements=160, vector=True),
+        Gradient(unit=0, name="odd", elements=8 * 31),  # 2 x 8 does not divide it
+    )
+    held = StageWeights(kinds=("block",), gradients=(odd, vector, matrix))
+    options = ZeroOptions(zero_quantized_gradients=True)
+    plan = STRATEGIES["zero3"](held, DEEPSPEED, Strategy(dp=8, dp_shard=4, data_parallel="zero3", zero=options))
+    (reduction,) = plan.reductions
+    assert [(hop.kind, hop.communicator, hop.bytes) for hop in reduction.hops] == [
+        ("all_to_all", "dp_shard", 800),
+        ("all_to_all", "dp_shard", 160),
+        ("all_to_all", "dp_replicate", 200),
+        ("all_to_all", "dp_replicate", 40),
+        ("reduce_scatter", "dp", 320),
+        ("reduce_scatter", "dp", 496),
+    ]
+    filled = 4 * (1600 + 160 + 248)
+    assert [hop.copy_bytes for hop in reduction.hops] == [filled + 3200 + 800, 0, 800 + 200, 0, 4 * 160, 4 * 248]
 
 
 def test_hsdp_reduces_within_and_then_across():

@@ -16,10 +16,8 @@ def test_both_grids_are_of_the_same_ranks(tp, cp, pp, dp, ep, whole):
     assume(ranks % ep == 0)
     own, experts = Mesh(degrees=strategy.mesh_degrees), Mesh(degrees=strategy.expert_mesh_degrees)
     assert own.size == experts.size == strategy.world_size
-    for rank in range(own.size):
-        here, there = own.coordinates(rank), experts.coordinates(rank)
-        assert here["pp"] == there["pp"]
-        assert whole or here["tp"] == there["etp"]
+    assert own.along("pp") == experts.along("pp")
+    assert whole or own.along("tp") == experts.along("etp")
     of = {rank: index for index, group in enumerate(experts.groups("ep")) for rank in group}
     for group in experts.groups("edp"):
         assert len({of[rank] for rank in group}) == len(group), "replicas of an expert are in different groups"

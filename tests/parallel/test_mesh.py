@@ -17,7 +17,7 @@ def test_groups_partition_the_ranks(shape, axis):
     assert sorted(rank for group in groups for rank in group) == list(range(mesh.size))
     assert {len(group) for group in groups} == {shape[axis]}
     for group in groups:
-        assert [mesh.coordinates(rank)[axis] for rank in group] == list(range(shape[axis]))
+        assert [mesh.along(axis)[rank] for rank in group] == list(range(shape[axis]))
 
 
 def test_the_last_axis_is_fastest():

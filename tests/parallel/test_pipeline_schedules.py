@@ -164,12 +164,25 @@ def test_the_frameworks_own_names_are_understood(alias, name):
         ("dualpipe", (3, 2, 8), "ranks = 3: is odd"),
         ("dualpipe", (4, 2, 9), "microbatches = 9: is odd"),
         ("gpipe", (0, 1, 9), "ranks = 0: is below 1"),
-        ("gpipe", (10_000, 1, 10_000), "allowed: up to 1000000 forwards"),
+        ("gpipe", (10_000, 1, 10_000), "ranks = 10000: makes a table too large to draw: 10000 ranks with 10000 forw"),
+        ("gpipe", (100_000, 1, 1), "allowed: 1 to 546"),
+        (
+            "looped_bfs",
+            (100, 2, 1451),
+            "microbatches = 1451: makes a table too large to draw: 100 ranks with 2902 forw",
+        ),
+        ("looped_bfs", (100, 2, 1451), "allowed: 1 to 1450"),
+        ("looped_bfs", (100, 2901, 1), "virtual = 2901: makes a table too large to draw"),
     ],
 )
 def test_what_the_framework_refuses_is_refused_with_its_reason(name, numbers, words):
     ranks, virtual, microbatches = numbers
     assert words in str(refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches))
+
+
+def test_the_largest_tables_are_accepted():
+    assert refusal("looped_bfs", ranks=100, virtual=2, microbatches=1450) is None
+    assert refusal("gpipe", ranks=546, virtual=1, microbatches=1) is None
 
 
 def test_megatrons_groups():

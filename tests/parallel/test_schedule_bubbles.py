@@ -132,3 +132,8 @@ def test_live_activations_of_the_others(p, v, m):
 def test_bubbles_without_a_closed_form(name, p, v, m, durations, bubble, peak):
     result = played(name, p, v, m, *durations)
     assert (result.bubble, max(result.peak_live)) == (bubble, peak)
+
+
+def test_hanayo_lets_a_microbatch_in_while_the_first_rank_holds_less_than_a_rank_of_1f1b():
+    """P v stage activations, 8 here; a wave that is in does not stop, so the others come to hold more."""
+    assert played("hanayo", 4, 2, 16, 1, 1, 1).peak_live == [8, 11, 12, 14]

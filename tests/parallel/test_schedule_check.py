@@ -1,6 +1,5 @@
 """The validator passes what the frameworks accept, and marks each kind of mistake in its cell."""
 
-import os
 from dataclasses import replace
 from itertools import product
 
@@ -15,35 +14,42 @@ from simgpu.parallel.schedule_grid import fault_grid
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, Action, build_schedule, parse_slot, refusal
 
 
-@pytest.mark.parametrize("name", PIPELINE_SCHEDULES)
-def test_every_schedule_that_a_framework_accepts_is_sound(name):
-    """A part of the grid up to P 16, V 4, M 64; the next test goes over all of it."""
-    checked = 0
-    for ranks, virtual, microbatches in product((1, 2, 3, 4, 7, 8), (1, 2, 3, 4), (1, 2, 3, 5, 8, 12, 13, 16, 24)):
-        if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is None:
-            schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
-            assert check_schedule(schedule) == ()
-            checked += 1
-    assert checked >= 9
-
-
-@pytest.mark.skipif("SIMGPU_WHOLE_GRID" not in os.environ, reason="takes minutes; set SIMGPU_WHOLE_GRID=1")
 @pytest.mark.parametrize("ranks", range(1, 17))
 @pytest.mark.parametrize("name", PIPELINE_SCHEDULES)
 def test_the_whole_grid(name, ranks):
-    """Every P up to 16, V up to 4 and M up to 64 is refused with a reason or sound; bubbles have their closed forms."""
+    """Every P up to 16, V up to 4 and M up to 64 is refused with a reason or sound; bubbles have their closed forms.
+
+    The closed forms are piecewise linear in M with corners at multiples of P, so bubbles are taken around those.
+    """
+    corners = {near + step for near in (0, ranks, 2 * ranks, 64) for step in (-2, -1, 0, 1)}
+    accepted = 0
     for virtual, microbatches in product(range(1, 5), range(1, 65)):
         refused = refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
         if refused is not None:
             assert refused.problem
             continue
+        accepted += 1
         schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
         assert check_schedule(schedule) == (), (virtual, microbatches)
-        expected = _units_of_bubble(name, ranks, virtual, microbatches)
+        expected = _units_of_bubble(name, ranks, virtual, microbatches) if microbatches in corners else None
         if expected is not None:
             work = sum(_UNITS[action.kind] for row in schedule.rows for slot in row if slot for action in slot)
             together = name in ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs")
             assert idle_over_work(schedule, together=together) * work / ranks == pytest.approx(expected)
+    assert accepted == _accepted(name, ranks)
+
+
+def _accepted(name, ranks):
+    """How many pairs of V and M the named framework takes, from its own rules."""
+    return {
+        "gpipe": 64, "1f1b": 64, "zbh1": 64, "zbh2": 64, "zb2p": 64, "zbv": 64,
+        "looped_bfs": 4 * 64,
+        "hanayo": 2 * 64,
+        "interleaved_1f1b": 4 * sum(m % max(1, m // ranks) == 0 for m in range(1, 65)),
+        "interleaved_zero_bubble": 4 * sum(m % max(1, m // ranks) == 0 for m in range(1, 65)),
+        "dualpipev": 64 - 2 * ranks + 1,
+        "dualpipe": 0 if ranks % 2 else (64 - 2 * ranks) // 2 + 1,
+    }[name]  # fmt: skip
 
 
 _UNITS = {"F": 1, "I": 1, "W": 1, "B": 2}
@@ -60,14 +66,6 @@ def _units_of_bubble(name, ranks, virtual, microbatches):
         "zbh2": max(0, 2 * ranks - 1 - microbatches) if microbatches >= ranks else None,
         "zbv": 0 if microbatches >= 2 * ranks - 1 else None,
     }.get(name)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.sampled_from(sorted(PIPELINE_SCHEDULES)), st.integers(1, 16), st.integers(1, 4), st.integers(1, 64))
-def test_any_schedule_is_sound_or_refused(name, ranks, virtual, microbatches):
-    if refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches) is None:
-        schedule = build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
-        assert check_schedule(schedule) == ()
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,22 +100,20 @@ def edited(**cells):
     ("cells", "expected"),
     [
         ({}, []),
-        ({"r0s3": "0F0"}, ["rank 0, slot 3: 0F0 was done in slot 0 of rank 0 already",
+        ({"r0s3": "0F0"}, ["rank 0, slot 3: 0F0 was done in slot 0 already",
                            "rank 0, slot 6: 0B1 comes before 0F1"]),
-        ({"r0s1": "0F0"}, ["rank 0, slot 1: 0F0 was done in slot 0 of rank 0 already"]),
+        ({"r0s1": "0F0"}, ["rank 0, slot 1: 0F0 was done in slot 0 already"]),
         ({"r1s4": ""}, ["rank 1: B, or I and W, of stage 1, microbatch 1 is missing"]),
         ({"r1s4": "1I1"}, ["rank 1: W of stage 1, microbatch 1 is missing"]),
         ({"r1s4": "1W1"}, ["rank 1, slot 4: 1W1 comes before 1I1"]),
         ({"r0s5": "0W0"}, ["rank 0, slot 5: 0W0 comes after 0B0: B is I and W in one"]),
-        ({"r0s5": "1F0"}, ["rank 0, slot 5: 1F0 belongs on rank 1",
-                           "rank 1, slot 1: 1F0 was done in slot 5 of rank 0 already"]),
+        ({"r0s5": "1F0"}, ["rank 0, slot 5: 1F0 belongs on rank 1"]),
         ({"r0s5": "2F0"}, ["rank 0, slot 5: 2F0 names a stage that is not there; stages are 0 to 1"]),
         ({"r0s5": "0F2"}, ["rank 0, slot 5: 0F2 names a microbatch that is not there; they are 0 to 1"]),
         ({"r0s5": (Action(0, "X", 0),)}, ["rank 0, slot 5: 0X0 is neither F, I, W nor B"]),
         ({"r0s4": (Action(0, "B", 0), Action(0, "F", 1)), "r0s3": ""}, ["rank 0, slot 4: 0B0 and 0F1 share a slot"]),
         ({"r0s3": (Action(0, "F", 1), Action(0, "B", 1)), "r0s6": ""},
-         ["rank 0, slot 3: 0F1 and 0B1 share a slot",
-          "rank 0, slot 3: 0B1 comes before 0F1"]),
+         ["rank 0, slot 3: 0F1 and 0B1 share a slot"]),
         ({"r1s2": "1F1", "r1s3": "1B0"}, []),
         ({"r1s1": "1F1", "r1s2": "1B1", "r1s3": "1F0", "r1s4": "1B0"}, []),
         ({"r0s3": "0B0", "r0s4": "0F1", "r1s1": "1F1", "r1s2": "1B1", "r1s3": "1F0", "r1s4": "1B0"},

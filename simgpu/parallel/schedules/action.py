@@ -27,8 +27,8 @@ class Action(NamedTuple):
     --------
     >>> str(Action(2, "B", 0)), Action(2, "B", 0).makes
     ('2B0', Action(stage=2, kind='I', microbatch=0))
-    >>> [str(needed) for needed in Action(2, "B", 0).needs(stages=4)]
-    ['2F0', '3I0']
+    >>> Action(2, "B", 0).needs(stages=4)
+    ((2, 'F', 0), (3, 'I', 0))
     """
 
     stage: int
@@ -41,17 +41,17 @@ class Action(NamedTuple):
     @property
     def makes(self) -> Action:
         """What others wait for: a full backward makes an input gradient too, so it counts as ``I``."""
-        return self._replace(kind="I") if self.kind == "B" else self
+        return Action(self.stage, "I", self.microbatch) if self.kind == "B" else self
 
-    def needs(self, stages: int) -> tuple[Action, ...]:
+    def needs(self, stages: int) -> tuple[tuple[int, str, int], ...]:
         """Return what must have been made before, in terms of ``makes``; own results first."""
-        stage, microbatch = self.stage, self.microbatch
-        if self.kind == "F":
-            return (Action(stage - 1, "F", microbatch),) if stage else ()
-        if self.kind == "W":
-            return (Action(stage, "I", microbatch),)
-        own = (Action(stage, "F", microbatch),)
-        return (*own, Action(stage + 1, "I", microbatch)) if stage < stages - 1 else own
+        stage, kind, microbatch = self
+        if kind == "F":
+            return ((stage - 1, "F", microbatch),) if stage else ()
+        if kind == "W":
+            return ((stage, "I", microbatch),)
+        own = (stage, "F", microbatch)
+        return (own, (stage + 1, "I", microbatch)) if stage < stages - 1 else (own,)
 
 
 Slot: TypeAlias = tuple[Action, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isqrt
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +22,8 @@ from simgpu.parallel.schedules.timed_zero_bubble import zb2p_schedule
 from simgpu.parallel.schedules.zbv import zbv_schedule
 from simgpu.parallel.schedules.zero_bubble import zbh1_schedule, zbh2_schedule
 
-LARGEST_TABLE: Final = 1_000_000  # forwards of all ranks; beyond any run, and still drawn in seconds
+LARGEST_TABLE: Final = 300_000
+"""Ranks x (forwards of each + ranks, the ramp): beyond any run, and still drawn in seconds."""
 
 ONE: Final = "1"
 TWO: Final = "2"
@@ -180,14 +182,23 @@ def refusal(name: str, *, ranks: int, virtual: int, microbatches: int) -> Issue 
             return Issue(field=field, value=str(value), problem="is below 1", allowed="1 or more")
     if not _CHUNKS[kind.virtual](virtual):
         return Issue(field="virtual", value=str(virtual), problem=f"is not what {name} takes", allowed=kind.virtual)
-    if ranks * virtual * microbatches > LARGEST_TABLE:
-        return Issue(
-            field="microbatches",
-            value=str(microbatches),
-            problem=f"makes {ranks * virtual * microbatches} forwards on {ranks * virtual} stages",
-            allowed=f"up to {LARGEST_TABLE} forwards",
-        )
-    return kind.refuse(ranks, virtual, microbatches)
+    return _too_large(ranks, virtual, microbatches) or kind.refuse(ranks, virtual, microbatches)
+
+
+def _too_large(ranks: int, virtual: int, microbatches: int) -> Issue | None:
+    """Say which number makes a table of ranks x (virtual x microbatches + ranks) slots too large."""
+    forwards = "1 forward" if virtual * microbatches == 1 else f"{virtual * microbatches} forwards"
+    problem = f"makes a table too large to draw: {ranks} ranks with {forwards} each"
+    widest = isqrt(LARGEST_TABLE) - 1
+    if ranks > widest:
+        return Issue(field="ranks", value=str(ranks), problem=problem, allowed=f"1 to {widest}")
+    most = LARGEST_TABLE // ranks - ranks
+    if virtual > most:
+        return Issue(field="virtual", value=str(virtual), problem=problem, allowed=f"1 to {most}")
+    if virtual * microbatches > most:
+        allowed = f"1 to {most // virtual}"
+        return Issue(field="microbatches", value=str(microbatches), problem=problem, allowed=allowed)
+    return None
 
 
 def build_schedule(name: str, *, ranks: int, microbatches: int, virtual: int | None = None) -> PipelineSchedule:

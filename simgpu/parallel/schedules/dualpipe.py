@@ -77,5 +77,5 @@ def dualpipe_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSc
         name="dualpipe",
         placement=placement,
         microbatches=microbatches,
-        rows=play_slots(rows, ranks).rows,
+        rows=play_slots(rows, ranks),
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from typing import TypeAlias
 
 from simgpu.parallel.placement import wave
 from simgpu.parallel.schedules.action import Action
 from simgpu.parallel.schedules.slots import play_slots
 from simgpu.parallel.schedules.table import PipelineSchedule, single
 
+_Precedence: TypeAlias = tuple[bool, int, int]
 _TIMES = {"F": 1, "B": 2}  # a backward takes two forwards, as Hanayo's own schedules assume
 
 
@@ -40,23 +42,23 @@ def hanayo_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSche
     """
     placement = wave(ranks, virtual)
     stages = placement.stages
-    entering = [Action(0, "F", microbatch) for microbatch in reversed(range(microbatches))]
-    ready: list[list[Action]] = [[] for _ in range(ranks)]
+    ready: list[list[tuple[_Precedence, Action]]] = [[] for _ in range(ranks)]
     running: list[tuple[int, Action]] = []
     free = set(range(ranks))
     orders: list[list[Action]] = [[] for _ in range(ranks)]
-    now = first_rank_holds = 0
-    while entering or running or any(ready):
-        if entering and not any(action.stage == 0 and action.kind == "F" for action in ready[0]):
-            ready[0] += [entering.pop()] if first_rank_holds < ranks * virtual else []
+    now = entered = begun = first_rank_holds = 0
+    while entered < microbatches or running or any(ready):
+        if entered == begun < microbatches and first_rank_holds < ranks * virtual:
+            _put(ready[0], Action(0, "F", entered))
+            entered += 1
         for rank in sorted(free):
             if ready[rank]:
-                action = min(ready[rank], key=_precedence)
-                ready[rank].remove(action)
+                _, action = heapq.heappop(ready[rank])
                 free.remove(rank)
                 orders[rank].append(action)
                 heapq.heappush(running, (now + _TIMES[action.kind], action))
                 first_rank_holds += rank == 0 and action.kind == "F"
+                begun += action.stage == 0 and action.kind == "F"
         now = running[0][0]
         while running and running[0][0] == now:
             _, done = heapq.heappop(running)
@@ -65,23 +67,26 @@ def hanayo_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSche
             first_rank_holds -= rank == 0 and done.kind == "B"
             follower = _follower(done, stages)
             if follower is not None:
-                ready[placement.rank(follower.stage)].append(follower)
+                _put(ready[placement.rank(follower.stage)], follower)
     return PipelineSchedule(
         name="hanayo",
         placement=placement,
         microbatches=microbatches,
-        rows=play_slots([single(order) for order in orders], stages).rows,
+        rows=play_slots([single(order) for order in orders], stages),
     )
 
 
-def _precedence(action: Action) -> tuple[bool, int, int]:
+def _put(ready: list[tuple[_Precedence, Action]], action: Action) -> None:
+    """Queue an action: backwards first, nearest to the input; then forwards, nearest to the output."""
     backward = action.kind == "B"
-    return not backward, action.stage if backward else -action.stage, action.microbatch
+    precedence = not backward, action.stage if backward else -action.stage, action.microbatch
+    heapq.heappush(ready, (precedence, action))
 
 
 def _follower(action: Action, stages: int) -> Action | None:
     """Return what the end of an action makes possible; None after a microbatch's last."""
-    if action.kind == "F":
-        last = action.stage == stages - 1
-        return action._replace(kind="B") if last else action._replace(stage=action.stage + 1)
-    return action._replace(stage=action.stage - 1) if action.stage else None
+    stage, kind, microbatch = action
+    if kind == "F":
+        last = stage == stages - 1
+        return Action(stage, "B", microbatch) if last else Action(stage + 1, "F", microbatch)
+    return Action(stage - 1, "B", microbatch) if stage else None

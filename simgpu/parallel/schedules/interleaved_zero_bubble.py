@@ -52,5 +52,5 @@ def interleaved_zero_bubble_schedule(ranks: int, virtual: int, microbatches: int
         name="interleaved_zero_bubble",
         placement=loop(ranks, virtual),
         microbatches=microbatches,
-        rows=play_slots(rows, ranks * virtual, waiting="FB").rows,
+        rows=play_slots(rows, ranks * virtual, waiting="FB"),
     )

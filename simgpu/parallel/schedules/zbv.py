@@ -43,7 +43,7 @@ def zbv_schedule(ranks: int, virtual: int, microbatches: int) -> PipelineSchedul
         name="zbv",
         placement=wave(ranks, virtual),
         microbatches=microbatches,
-        rows=play_slots(rows, 2 * ranks, waiting="FB").rows,
+        rows=play_slots(rows, 2 * ranks, waiting="FB"),
     )
 
 

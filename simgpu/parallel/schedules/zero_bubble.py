@@ -120,5 +120,5 @@ def _one_chunk(name: str, ranks: int, virtual: int, microbatches: int, *, depth:
         name=name,
         placement=loop(ranks, virtual),
         microbatches=microbatches,
-        rows=play_slots(rows, ranks).rows,
+        rows=play_slots(rows, ranks),
     )

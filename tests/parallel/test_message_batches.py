@@ -5,8 +5,8 @@ from itertools import groupby
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simgpu.parallel.batches import can_batch, in_batches
 from simgpu.parallel.ideal_bubble import idle_over_work
+from simgpu.parallel.message_batches import can_batch, in_batches
 from simgpu.parallel.messages import Message, with_messages
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, build_schedule, refusal
 from tests.parallel.list_scheduler import run

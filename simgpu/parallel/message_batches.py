@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from simgpu.parallel.messages import Message, received, sent
 from simgpu.parallel.schedules.action import Action
+from simgpu.parallel.schedules.catalogue import PIPELINE_SCHEDULES, refusal
+from simgpu.parallel.schedules.slots import without_idle
 from simgpu.parallel.schedules.table import PipelineSchedule
-
-_ALTERNATE: Final = frozenset({"gpipe", "1f1b"})
-"""Schedules in which every batch finds its partner's: no rank waits in a circle, nor longer than its inputs take.
-ZB-H1 finds them as well, but to wait for sends would fill the time that it wins with weight gradients."""
 
 
 def can_batch(schedule: PipelineSchedule) -> bool:
@@ -23,7 +19,13 @@ def can_batch(schedule: PipelineSchedule) -> bool:
     Returns
     -------
     bool
-        For interleaved 1F1B where Megatron accepts it: the ranks divide the microbatches.
+        For the orders of GPipe and 1F1B, and of interleaved 1F1B where Megatron accepts it: the ranks divide the
+        microbatches. The order counts, not the name: a file that holds the same one is exchanged in the same way.
+
+    Notes
+    -----
+    In these every batch finds its partner's: no rank waits in a circle, nor longer than its inputs take. In ZB-H1 they
+    find them as well, but to wait for sends would fill the time that it wins with weight gradients.
 
     Examples
     --------
@@ -31,9 +33,7 @@ def can_batch(schedule: PipelineSchedule) -> bool:
     >>> [can_batch(build_schedule("interleaved_1f1b", ranks=4, virtual=2, microbatches=m)) for m in (8, 10)]
     [True, False]
     """
-    if schedule.name == "interleaved_1f1b":
-        return schedule.microbatches % schedule.ranks == 0
-    return schedule.name in _ALTERNATE
+    return _one_by_one(schedule) or _interleaved(schedule)
 
 
 def in_batches(schedule: PipelineSchedule) -> tuple[tuple[Action | Message, ...], ...]:
@@ -69,9 +69,10 @@ def in_batches(schedule: PipelineSchedule) -> tuple[tuple[Action | Message, ...]
     1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1
     """
     rows = []
+    cut = _singles if _one_by_one(schedule) else _in_pairs
     for rank in range(schedule.ranks):
         row: list[Action | Message] = []
-        for group in _groups(schedule, rank):
+        for group in cut(schedule, rank):
             row += [m for action in group if (m := received(schedule, action)) is not None]
             row += group
             row += [m for action in group if (m := sent(schedule, action)) is not None]
@@ -79,12 +80,31 @@ def in_batches(schedule: PipelineSchedule) -> tuple[tuple[Action | Message, ...]
     return tuple(rows)
 
 
-def _groups(schedule: PipelineSchedule, rank: int) -> list[tuple[Action, ...]]:
-    """Cut a rank's order into what runs between two batches."""
-    order = schedule.order(rank)
-    if schedule.name != "interleaved_1f1b":
-        return [(action,) for action in order]
-    ranks, chunks = schedule.ranks, schedule.stages // schedule.ranks
+def _one_by_one(schedule: PipelineSchedule) -> bool:
+    return _has_order(schedule, "gpipe") or _has_order(schedule, "1f1b")
+
+
+def _interleaved(schedule: PipelineSchedule) -> bool:
+    return schedule.microbatches % schedule.ranks == 0 and _has_order(schedule, "interleaved_1f1b")
+
+
+def _has_order(schedule: PipelineSchedule, name: str) -> bool:
+    """Whether a schedule is one of the catalogue but for its name and idle slots."""
+    ranks, virtual, microbatches = schedule.ranks, schedule.stages // schedule.ranks, schedule.microbatches
+    if schedule.stages % ranks or refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches):
+        return False
+    other = PIPELINE_SCHEDULES[name].build(ranks, virtual, microbatches)
+    return schedule.placement == other.placement and without_idle(schedule.rows) == without_idle(other.rows)
+
+
+def _singles(schedule: PipelineSchedule, rank: int) -> list[tuple[Action, ...]]:
+    return [(action,) for action in schedule.order(rank)]
+
+
+def _in_pairs(schedule: PipelineSchedule, rank: int) -> list[tuple[Action, ...]]:
+    """Cut the order of interleaved 1F1B into what runs between two batches."""
+    order, ranks = schedule.order(rank), schedule.ranks
+    chunks = schedule.stages // ranks
     warm_up = min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, len(order) // 2)
     pairs = len(order) - 2 * warm_up
     steady = [order[at : at + 2] for at in range(warm_up, warm_up + pairs, 2)]
