@@ -92,6 +92,8 @@ def _expert_degrees(tp, cp, dp, data_parallel):
     """Pairs of ep and expert_tp that the ranks have room for."""
     found = [(ep, None) for ep in (1, 2, 4, 8) if dp * cp % ep == 0]
     found += [(ep, 1) for ep in (1, 2, 4, 8) if tp > 1 and dp * cp > 1 and dp * cp * tp % ep == 0]
+    if data_parallel == "zero3":  # DeepSpeed has it without context parallelism and with whole experts
+        found = [(ep, columns) for ep, columns in found if ep == 1 or (cp == 1 and (tp == 1 or columns == 1))]
     copies = dp // 2 if data_parallel == "hsdp" else 1  # sub-groups of two
     return [
         (ep, columns) for ep, columns in found if (dp * cp * (1 if columns is None else tp) // ep) % max(copies, 1) == 0

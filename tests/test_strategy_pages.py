@@ -14,6 +14,7 @@ ROOT = Path(simgpu.__file__).parent.parent
 PAGES = ROOT / "docs" / "strategies"
 PICTURES = ROOT / "docs" / "images" / "strategies"
 KINDS = {"zeropp": "zero3", "lora": "fsdp", "context_parallel": "fsdp", "offload": "zero2"}
+KINDS |= {"contrastive": "ddp", "recompute": "none", "sync_batch_norm": "ddp"}
 KINDS |= dict.fromkeys(("expert_parallel", "tensor_parallel"), "distributed_optimizer")
 
 

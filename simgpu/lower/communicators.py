@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simgpu.lower.offload import HOST_STREAMS
 from simgpu.lower.role import Chunk
+from simgpu.parallel.data_parallel.shard_group import COPIES
 from simgpu.parallel.placement import Placement
 from simgpu.parallel.strategy import Strategy
 from simgpu.program import HOST
@@ -45,6 +46,8 @@ def communicator_axes(
         return axes | {HOST: axes["dp"]}
     if strategy.offloads:
         axes = {"dp": ("dp",), **axes} | dict.fromkeys(HOST_STREAMS, ())
+    if any(chunk.plan.copies_apart for chunk in chunks):
+        axes[COPIES] = ()
     if any(chunk.parts.tied_elements for chunk in chunks):
         axes["embedding"] = ("pp",)
     if placement.mirrored_from is not None and any(chunk.parts.weights.elements for chunk in chunks):

@@ -10,11 +10,13 @@ from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.offload import gradients_to_host
 from simgpu.lower.weights import WeightGathers
 from simgpu.parallel.data_parallel import DataParallelPlan, Reduction, ShardGroup, ShardKey
+from simgpu.parallel.data_parallel.shard_group import COPIES
 from simgpu.program import COMPUTE, Collective
 from simgpu.workload.op import MemoryBound
 
 BUCKETS = "buckets"
 GRADIENTS = "gradients"
+CASTS = "optimizer temporaries"  # of what the optimizer takes besides
 SEARCH_NS = 500
 """CPU time per weight to find those that took no part in forward.
 
@@ -44,6 +46,7 @@ class GradientReductions:
     _running: deque[int] = field(default_factory=deque)  # ends of reductions that the next ones may have to wait for
     _ends: dict[str, int] = field(default_factory=dict)  # stream -> end of its last reduction, not waited for
     _made: set[int] = field(default_factory=set)  # units whose gradients this step has
+    _taken: dict[str, int] = field(default_factory=dict)  # bytes to give back when the reductions are done
     _down: int | None = None  # arrival of the last gradients on the host, not waited for
 
     def __post_init__(self) -> None:
@@ -62,8 +65,9 @@ class GradientReductions:
         return frozenset(self._names.get(unit, ()))
 
     def begin_backward(self, microbatch: int, *, last_microbatch: bool) -> None:
-        """Look for unused weights before a backward that reduces."""
+        """Take buckets, and look for unused weights before a backward that reduces."""
         self._reduced.clear()
+        self._take("buckets", self.plan.staged_bytes)
         if self.plan.searched_tensors and (last_microbatch or self.plan.reduce_every_microbatch):
             search_ns = self.plan.searched_tensors * SEARCH_NS
             self.emitter.occupy_host("find unused weights", search_ns, phase="backward", microbatch=microbatch)
@@ -94,6 +98,7 @@ class GradientReductions:
 
     def drop(self) -> None:
         """Drop the gradients after the optimizer (``zero_grad``)."""
+        self.emitter.free(self.plan.update_bytes, CASTS)
         self.emitter.free(sum(self.plan.dropped_bytes), GRADIENTS)
 
     def ready(self, unit: int, names: tuple[str, ...], *, microbatch: int) -> None:
@@ -106,10 +111,13 @@ class GradientReductions:
         """End a backward; one of many that reduce waits for its reductions here."""
         if self.plan.reduce_every_microbatch:
             self._finish(microbatch)
+            self._give_back()
 
     def join(self) -> None:
         """Wait for what is still under way, before the optimizer."""
         self._finish(-1)
+        self._give_back()
+        self.emitter.alloc(self.plan.update_bytes, CASTS)
 
     def _start(self, reduction: Reduction, microbatch: int) -> None:
         emitter, plan = self.emitter, self.plan
@@ -121,15 +129,20 @@ class GradientReductions:
             self._open.remove(reduction.group)
             self._reduced.add(reduction.group)
             group = self._shards[reduction.group]
-            emitter.alloc(reduction.bytes, BUCKETS)  # what is sent is a copy, and the gradients go when it is made
+        if microbatch > 0:
+            self._take("own part", plan.fresh_bytes)
+        emitter.alloc(reduction.flat_bytes, BUCKETS)  # a copy is sent: unsharded gradients go when it is made
         self._flatten(reduction, microbatch)
         if group is not None:
             emitter.free(group.gradient_bytes, BUCKETS)
         event: int = emitter.record()
         for index, hop in enumerate(reduction.hops):
+            beside = self._beside(hop.communicator)
             if hop.copy_bytes:
-                emitter.wait(event, hop.communicator)
-                self._copy("quantise gradients", hop.copy_bytes, microbatch, hop.communicator)
+                if beside != COMPUTE:
+                    emitter.wait(event, beside)
+                self._copy("prepare gradients", hop.copy_bytes, microbatch, beside, hop.copies)
+                event = emitter.record(beside)
             collective = Collective(
                 name=f"reduce {reduction.what} to {reduction.parameter}",
                 communicator=hop.communicator,
@@ -138,21 +151,37 @@ class GradientReductions:
                 phase="backward",
                 microbatch=microbatch,
             )
-            event = emitter.transfer(hop.communicator, collective, after=None if hop.copy_bytes else event)
+            behind = hop.copy_bytes and beside == hop.communicator  # the copies, on one stream with them
+            event = emitter.transfer(hop.communicator, collective, after=None if behind else event)
             if index == 0:
                 self._running.append(event)
-        stream = reduction.hops[-1].communicator
+        stream = self._beside(reduction.hops[-1].communicator)
+        if stream != reduction.hops[-1].communicator:
+            emitter.wait(event, stream)
         self._copy("add reduced shard", reduction.add_bytes, microbatch, stream)
         end = self._ends[stream] = emitter.record(stream)
         if reduction.group is not None:
             self._keep(reduction.group[0], stream)
-        if group is not None:
-            emitter.free(reduction.bytes, BUCKETS, stream)
+        emitter.free(reduction.flat_bytes, BUCKETS, stream)
         arrived = gradients_to_host(emitter, plan, reduction, after=end, microbatch=microbatch)
-        if not plan.overlap:
-            emitter.wait(end)
         if arrived is not None:
             self._down = arrived
+
+    def _beside(self, communicator: str) -> str:
+        """Return the stream of the copies around a collective: the compute stream where nothing overlaps."""
+        if not self.plan.overlap:
+            return COMPUTE
+        return COPIES if self.plan.copies_apart else communicator
+
+    def _take(self, what: str, size_bytes: int) -> None:
+        """Take memory, once, that lasts until the reductions are done."""
+        if what not in self._taken:
+            self._taken[what] = size_bytes
+            self.emitter.alloc(size_bytes, BUCKETS)
+
+    def _give_back(self) -> None:
+        self.emitter.free(sum(self._taken.values()), BUCKETS)
+        self._taken.clear()
 
     def _keep(self, unit: int, stream: str) -> None:
         if self.plan.dropped_bytes and unit not in self._made:

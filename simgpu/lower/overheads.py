@@ -10,17 +10,21 @@ from collections.abc import Iterable
 from typing import Final
 
 from simgpu.hardware.gpu import Gpu
+from simgpu.units import GIB, MIB
 from simgpu.workload.software import Software
 from simgpu.workload.unit import Unit
-
-GIB: Final = 1 << 30
-MIB: Final = 1 << 20
 
 CONTEXT_BYTES: Final = int(0.7 * GIB)
 """CUDA context: kernels' code, stacks and printf buffers, 0.5 to 0.9 GiB (PHYSICS section 5)."""
 
 COMMUNICATOR_BYTES: Final = int(0.35 * GIB)
-"""torch.distributed and NCCL buffers of a process in a group: from 0.35 GiB up (PHYSICS section 5)."""
+"""torch.distributed and NCCL buffers of a process that is in a group: a least value, whatever there are of groups.
+
+Reported, without the context: 0.53 GiB for a communicator of two A100 over NVLink and 0.67 GiB for one of more
+(NVIDIA/nccl#964); 1.6 GB for one communicator and 6 GB for three and more (NVIDIA/nccl#864); 1.06 GB on eight H100, and
+4.34 GB after an all-to-all (NVIDIA/nccl#1685). Buffers grow with channels, peers and communicators, and
+communicators that are split off may share them, so that no one figure is right; this is what the smallest need.
+"""
 
 CUBLAS_WORKSPACE_BYTES: Final = (4096 * 2 + 16 * 8) << 10
 """cuBLAS workspace of one handle, ``:4096:2:16:8``; 32 MiB from Hopper on.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from simgpu.lower.emitter import Emitter
-from simgpu.parallel.batches import can_batch, in_batches
+from simgpu.parallel.message_batches import can_batch, in_batches
 from simgpu.parallel.messages import Message, with_messages
 from simgpu.parallel.schedules import Action, PipelineSchedule, Slot
 from simgpu.program import Collective, Recv, Send

@@ -9,7 +9,8 @@ from typing import Final
 from simgpu.lower.stage_units import StageUnits
 from simgpu.parallel.data_parallel import STRATEGIES, DataParallelPlan, Gradient, ShardGroup, StageWeights
 from simgpu.parallel.data_parallel.offload import offloaded
-from simgpu.parallel.data_parallel.plan import DP, REPLICATE, SHARD, Reduction
+from simgpu.parallel.data_parallel.reduction import Reduction
+from simgpu.parallel.data_parallel.shard_group import DP, REPLICATE, SHARD
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 

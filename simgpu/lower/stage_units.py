@@ -136,7 +136,7 @@ def stage_weights(units: Sequence[Unit], *, held: frozenset[str] = frozenset()) 
         for item in units[index].backward:
             if isinstance(item, GradientReady):
                 gradients += [
-                    Gradient(unit=index, name=name, elements=sizes[name].elements)
+                    Gradient(unit=index, name=name, elements=sizes[name].elements, vector=sizes[name].vector)
                     for name in reversed(item.parameters)  # a bias's gradient is stored before its product's
                     if name not in shared
                 ]

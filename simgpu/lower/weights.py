@@ -15,8 +15,12 @@ from simgpu.workload.op import MemoryBound
 
 GATHERED = "gathered"
 HOOK_OPS = 4
-"""What the hooks around a module that gathers its own weights cost, in ops that forward code issues: 50 to 100 us of
-Python (PHYSICS section 5), where an op takes 20."""
+"""What the hooks around a module that gathers its own weights cost, in ops that forward code issues.
+
+An estimate, not a measurement: 50 to 100 us of Python for each module, where an op takes 20. That it is there and
+matters is public (deepspeedai/DeepSpeed#5047: idle time between layers; #6649: fewer hooks made a model of many
+experts 40 % faster on another accelerator), a figure for it alone is not.
+"""
 IN_FLIGHT = 2  # dropped groups whose end FSDP 1 does not wait for: pytorch/pytorch fsdp/_limiter_utils.py
 
 
@@ -68,6 +72,11 @@ class WeightGathers:
             )
             self.emitter.wait(self.emitter.transfer("dp", broadcast, after=self.emitter.record()))
             self._copy("unflatten buffers", 2 * size, "forward", 0)
+
+    @property
+    def expects(self) -> bool:
+        """Whether weights that others updated have not been waited for."""
+        return bool(self._pending)
 
     def acquire(self, unit: int, upcoming: Sequence[int], *, phase: str, microbatch: int) -> None:
         """Make a unit's weights whole before it computes; ``upcoming`` are the units after it in this pass."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from simgpu.parallel.schedules import Action, PipelineSchedule
-from simgpu.parallel.schedules.slots import without_idle
+from simgpu.parallel.schedules import PipelineSchedule
+from simgpu.parallel.schedules.slots import walk_slots, without_idle
 
 _TIMES: Final[Mapping[str, int]] = {"F": 1, "I": 1, "W": 1, "B": 2}
 """Relative times: each gradient of a matrix product takes as long as the product."""
@@ -43,23 +43,9 @@ def idle_over_work(schedule: PipelineSchedule, *, together: bool) -> float:
     (0.0, 0.0625)
     """
     rows = without_idle(schedule.rows)
-    made: dict[Action, int] = {}
-    at, starts, ends = [0] * len(rows), [0] * len(rows), [0] * len(rows)
-    moved = True
-    while moved:
-        moved = False
-        for rank, row in enumerate(rows):
-            while at[rank] < len(row):
-                slot = row[at[rank]]
-                needed = [other for action in slot for other in action.needs(schedule.stages)]
-                if not all(other in made for other in needed):
-                    break
-                start = max([ends[rank], *(made[other] for other in needed)])
-                starts[rank] = start if at[rank] == 0 else starts[rank]
-                ends[rank] = start + sum(_TIMES[action.kind] for action in slot)
-                made.update(dict.fromkeys((action.makes for action in slot), ends[rank]))
-                at[rank] += 1
-                moved = True
+    walk = walk_slots(rows, schedule.stages, _TIMES)
     work = sum(_TIMES[action.kind] for row in rows for slot in row for action in slot)
-    step = max(ends) if together else max(end - start for start, end in zip(starts, ends, strict=True))
+    step = max(walk.ends)
+    if not together:
+        step = max(end - starts[0] for starts, end in zip(walk.starts, walk.ends, strict=True))
     return (step * len(rows) - work) / work

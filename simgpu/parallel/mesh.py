@@ -34,14 +34,6 @@ class Mesh:
         """World size: the product of the degrees."""
         return prod(self.degrees.values())
 
-    def coordinates(self, rank: int) -> dict[str, int]:
-        """Position of a rank on every axis."""
-        found = {}
-        for axis, degree in reversed(list(self.degrees.items())):
-            found[axis] = rank % degree
-            rank //= degree
-        return {axis: found[axis] for axis in self.degrees}
-
     def along(self, axis: str) -> list[int]:
         """Position of every rank on an axis.
 

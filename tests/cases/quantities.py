@@ -9,9 +9,9 @@ from typing import Any
 from simgpu import Report, collective
 from simgpu.config.cluster_request import ClusterRequest, request_cluster
 from simgpu.costs.transfers import point_to_point
+from simgpu.units import GIB
 
 TOPOLOGIES = Path(__file__).parent / "topologies"
-GIB = 1 << 30
 STATES = ("weights", "gradients", "optimizer")
 
 
@@ -43,6 +43,9 @@ def quantities(runs: Mapping[str, Report]) -> dict[str, Callable[..., Any]]:
         "says": of(lambda run, text: text in run.verdict),
         "calls": of(_calls),
         "moved_gb": of(lambda run, axis: sum(t.bytes * t.count for t in _on_rank_0(run, axis)) / 1e9),
+        "gathered_gb": of(
+            lambda run, axis: sum(t.bytes * t.count for t in _on_rank_0(run, axis) if t.kind == "all_gather") / 1e9
+        ),
         "transfer_ms": of(_transfer_ms),
         "last_bucket_s": of(lambda run: max(t.mean_ns for t in _on_rank_0(run, "dp")) / 1e9),
         "bottleneck": of(lambda run: max(run.transfers, key=lambda one: one.bytes).bottleneck),
@@ -82,7 +85,7 @@ def _transfer_ms(run: Report, axis: str, size_bytes: int) -> float:
 
 
 def _warm_up(run: Report, rank: int) -> int:
-    """Forwards of a pipeline rank before its first backward."""
+    """Forwards of a pipeline rank before those that alternate with backwards: the first backward has one more."""
     (bars,) = (one.bars for one in run.ranks if one.rank == rank)
     phases = [bar.phase for bar in bars if bar.kind == "compute" and bar.phase in {"forward", "backward"}]
-    return phases.index("backward")
+    return phases.index("backward") - 1

@@ -55,6 +55,20 @@ def test_every_row_says_what_becomes_of_it():
             assert ("exactly" in check) != bool({"least", "most"} & check.keys()), row
 
 
+def figures(reported):
+    """Return the numbers of a reporter's figure: one, or both ends of a range."""
+    return [float(number) for number in str(reported).split(" to ")]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "checks" in case], ids=lambda case: f"row {case['row']}")
+def test_what_is_allowed_holds_the_reporters_own_figure(case):
+    """A range that leaves it out reproduces nothing, and bounds nothing that was reported."""
+    for check in case["checks"]:
+        for figure in figures(check["reported"]) if "reported" in check else ():
+            low, high = (check.get("exactly", check.get(end, figure)) for end in ("least", "most"))
+            assert low <= figure <= high, check
+
+
 def test_every_scenario_belongs_to_a_row():
     named = sorted(case["scenario"] for case in CASES if "scenario" in case)
     assert named == sorted(path.stem for path in (HERE / "scenarios").glob("*.yaml"))

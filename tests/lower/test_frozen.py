@@ -28,8 +28,8 @@ def gathered(role):
     ("kind", "reductions"),
     [
         ("ddp", [("all_reduce", 4 * 2 * Q)]),
-        ("zero1", [("reduce_scatter", 2 * 2 * Q)]),
-        ("zero2", [("reduce_scatter", 2 * 2 * Q)]),
+        ("zero1", [("all_reduce", 2 * 2 * Q)]),
+        ("zero2", [("all_reduce", 2 * 2 * Q)]),
         ("zero3", [("reduce_scatter", 2 * 2 * Q)]),
         ("fsdp", [("reduce_scatter", 2 * Q)] * 2),
         ("fsdp1", [("reduce_scatter", 2 * (BLOCK + Q))] * 2),  # the flat gradient of a unit, frozen weights in it

@@ -1,9 +1,11 @@
 """Collectives within and between sub-groups of the data-parallel ranks: hybrid sharding and ZeRO++."""
 
+from math import isqrt
+
 import pytest
 
 from tests.lower.printer import golden, streams
-from tests.lower.tiny import ALL, BLOCK, EMBEDDING, HEAD, program, roles
+from tests.lower.tiny import ALL, BLOCK, DOWN, EMBEDDING, GATE_UP, HEAD, NORM, OUT, QKV, program, roles
 
 ROOT = EMBEDDING + HEAD
 HYBRID = {"gpus": 8, "data_parallel": "hsdp", "fsdp": {"shard_size": 4}}
@@ -131,15 +133,19 @@ def test_gradients_are_quantised_between_nodes_only(quantised):
             f"reduce gradients to embedding.weight@0 = reduce_scatter {2 * ALL}"
         ]
         return
-    four = ALL // 2
-    assert found["dp_shard"] == [
-        "<flatten gradients@0>",
-        f"quantise gradients@0 = {2 * ALL + four}",
-        f"reduce gradients to embedding.weight@0 = all_to_all {four}",
-    ]
-    assert found["dp_replicate"] == [
-        "<reduce gradients to embedding.weight@0>",
-        f"quantise gradients@0 = {four + four // 8}",
-        f"reduce gradients to embedding.weight@0 = all_to_all {four // 8}",
-        f"add reduced shard@0 = {four // 8 + 4 * ALL // 16}",
-    ]
+    # In registration order: the embedding and block 0 begin; norms are vectors, 2 x 16 divides every matrix.
+    matrices = [EMBEDDING, *(QKV, OUT, GATE_UP, DOWN) * 2, EMBEDDING]
+    reduced = [token.partition(" = ")[2] for token in found["dp"] if token.startswith("reduce")]
+    assert reduced == [f"reduce_scatter {2 * NORM}"] * 5
+    within, across = (
+        [token.partition(" = ")[2] for token in found[stream] if token.startswith("reduce")]
+        for stream in ("dp_shard", "dp_replicate")
+    )
+    assert within[::2] == [f"all_to_all {size // 2}" for size in matrices]
+    assert within[1::2] == [f"all_to_all {4 * isqrt(size)}" for size in matrices], "fp32 scales of the blocks"
+    assert across[::2] == [f"all_to_all {size // 2 // 8}" for size in matrices]
+    copies = found["dp_copies"]
+    four = EMBEDDING // 2
+    assert copies[:2] == ["<B0 embedding>", f"prepare gradients@0 = {4 * ALL + 2 * EMBEDDING + four}"]
+    assert copies[3] == f"prepare gradients@0 #2 = {four + four // 8}", "summed within the node, and quantised again"
+    assert copies[-1] == f"add reduced shard@0 = {ALL // 16 * 6 + ALL // 32 + ALL // 16 * 4}"

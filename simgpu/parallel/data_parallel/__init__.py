@@ -10,17 +10,11 @@ from collections.abc import Callable, Mapping
 from simgpu.parallel.data_parallel.data_parallel_threads import dataparallel
 from simgpu.parallel.data_parallel.fsdp import fsdp, fsdp1, hsdp
 from simgpu.parallel.data_parallel.megatron import distributed_optimizer
-from simgpu.parallel.data_parallel.plan import (
-    DataParallelPlan,
-    Gather,
-    Gradient,
-    Reduction,
-    ShardGroup,
-    ShardKey,
-    StageWeights,
-    WeightUpdate,
-)
+from simgpu.parallel.data_parallel.plan import DataParallelPlan, WeightUpdate
+from simgpu.parallel.data_parallel.reduction import Reduction
 from simgpu.parallel.data_parallel.replicated import ddp, single
+from simgpu.parallel.data_parallel.shard_group import Gather, ShardGroup, ShardKey
+from simgpu.parallel.data_parallel.stage_weights import Gradient, StageWeights
 from simgpu.parallel.data_parallel.zero import zero1, zero2
 from simgpu.parallel.data_parallel.zero3 import zero3
 from simgpu.parallel.strategy import Strategy

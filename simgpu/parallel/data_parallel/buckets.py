@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simgpu.parallel.data_parallel.plan import Gradient
+from simgpu.parallel.data_parallel.stage_weights import Gradient
 
 Bucket = tuple[Gradient, ...]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from simgpu.parallel.data_parallel.buckets import Bucket, buckets_by_elements
-from simgpu.parallel.data_parallel.plan import DataParallelPlan, StageWeights, autograd_store, whole_states
+from simgpu.parallel.data_parallel.plan import DataParallelPlan, autograd_store, whole_states
+from simgpu.parallel.data_parallel.stage_weights import StageWeights
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
@@ -38,7 +39,7 @@ def coalesced(weights: StageWeights, bytes_per_element: int, *, trained: bool = 
 
     Examples
     --------
-    >>> from simgpu.parallel.data_parallel.plan import Gradient
+    >>> from simgpu.parallel.data_parallel.stage_weights import Gradient
     >>> large, small = Gradient(unit=0, name="a", elements=3 << 20), Gradient(unit=0, name="b", elements=1 << 10)
     >>> stage = StageWeights(kinds=("block",), gradients=(small, large))
     >>> [sum(weight.elements for weight in bucket) for bucket in coalesced(stage, 4)]

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simgpu.parallel.data_parallel.plan import (
-    DP,
-    REPLICATE,
-    SHARD,
-    DataParallelPlan,
-    Gather,
-    GradientStore,
-    Hop,
-    Prefetch,
-    Reduction,
-    ShardGroup,
-    StageWeights,
-    autograd_store,
-    count,
-    shard_elements,
-)
-from simgpu.parallel.strategy import FsdpOptions, Strategy
+from simgpu.parallel.data_parallel.plan import DataParallelPlan, GradientStore, autograd_store, shard_elements
+from simgpu.parallel.data_parallel.reduction import Hop, Reduction
+from simgpu.parallel.data_parallel.shard_group import DP, REPLICATE, SHARD, Gather, Prefetch, ShardGroup
+from simgpu.parallel.data_parallel.stage_weights import StageWeights, count
+from simgpu.parallel.data_parallel_options import FsdpOptions
+from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
 ROOT_KINDS = ("embedding", "entry", "head")
@@ -187,4 +176,5 @@ class _Units:
             add_bytes=shard * (moved + 2 * self.training.grad_dtype.bytes),
             group=(units[0], self.communicator),
             kept_elements=shard,
+            flat_bytes=elements * moved,
         )

@@ -5,18 +5,17 @@ from __future__ import annotations
 from simgpu.parallel.data_parallel.buckets import Bucket, buckets_by_bytes
 from simgpu.parallel.data_parallel.plan import (
     DataParallelPlan,
-    Hop,
-    Reduction,
-    StageWeights,
     WeightUpdate,
     main_grad_store,
     shard_elements,
     whole_states,
 )
+from simgpu.parallel.data_parallel.reduction import Hop, Reduction
+from simgpu.parallel.data_parallel.stage_weights import StageWeights
 from simgpu.parallel.strategy import Strategy
+from simgpu.units import MIB
 from simgpu.workload.training import Training
 
-MIB = 1 << 20
 BUCKET_ELEMENTS = 40_000_000  # NVIDIA/Megatron-LM core/distributed/distributed_data_parallel.py
 BUCKET_ELEMENTS_PER_RANK = 1_000_000  # likewise: max(40e6, 1e6 x dp)
 

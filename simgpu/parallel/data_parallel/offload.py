@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from simgpu.parallel.strategy import OffloadOptions, Strategy
+from simgpu.parallel.data_parallel_options import OffloadOptions
+from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def _zero(plan: DataParallelPlan, training: Training, strategy: Strategy) -> Dat
         host["weights"] = WEIGHT_BUFFERS_BYTES if moved.weights_on_ssd else sharded
     if optimizer is not None and training.optimizer != "none":
         moved = _with_optimizer(moved, optimizer, training, shard)
-        plan = replace(plan, optimizer_bytes=0)
+        plan = replace(plan, optimizer_bytes=0, update_bytes=0)
         if strategy.data_parallel != "zero1":  # stage 1 keeps whole gradients where autograd leaves them
-            plan = replace(plan, gradients_bytes=0)
+            plan = replace(plan, gradients_bytes=0, dropped_bytes=(), fresh_bytes=0)
         if parameters is None:
             moved = replace(moved, returned_bytes=shard * element)
         sums = training.grad_dtype.bytes if training.accumulation > 1 else 0

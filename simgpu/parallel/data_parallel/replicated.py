@@ -8,19 +8,18 @@ from simgpu.parallel.data_parallel.buckets import Bucket, buckets_by_bytes
 from simgpu.parallel.data_parallel.megatron import megatron_ddp
 from simgpu.parallel.data_parallel.plan import (
     DataParallelPlan,
-    Gradient,
-    Hop,
-    Reduction,
-    StageWeights,
     autograd_store,
     dropped_gradients,
     main_grad_store,
     whole_states,
 )
-from simgpu.parallel.strategy import DdpOptions, Strategy
+from simgpu.parallel.data_parallel.reduction import Hop, Reduction
+from simgpu.parallel.data_parallel.stage_weights import Gradient, StageWeights
+from simgpu.parallel.data_parallel_options import DdpOptions
+from simgpu.parallel.strategy import Strategy
+from simgpu.units import MIB
 from simgpu.workload.training import Training
 
-MIB = 1 << 20
 FIRST_BUCKET_BYTES = 1 * MIB  # PyTorch torch/csrc/distributed/c10d/reducer.hpp, kDefaultFirstBucketBytes
 BUCKET_CAP_BYTES = 25 * MIB  # PyTorch torch/nn/parallel/distributed.py, bucket_cap_mb
 USED_BYTES = 4  # per weight: int32 of the map of used parameters (reducer.cpp, initialize_local_used_map)
