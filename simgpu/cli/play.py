@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from simgpu.cli.destination import Destination, DestinationError, choose_destination
+from simgpu.cli.pictures import picture_paths, write_pictures
 from simgpu.cli.progress import watched
 from simgpu.cli.tables import print_report
 from simgpu.errors import Issue, ScenarioError
 
 if TYPE_CHECKING:
     from simgpu.config.case import Case, Scenario
+    from simgpu.metrics.assumption import Assumption
     from simgpu.metrics.report import Report
     from simgpu.what_ifs import Change
 
@@ -29,6 +31,8 @@ def play_files(
     json: str | None,
     rank: int | None,
     fold: bool,
+    png: str | None = None,
+    svg: str | None = None,
     what_if: str | None = None,
     gains: bool = False,
     advice: bool | None = None,
@@ -41,7 +45,7 @@ def play_files(
         Scenario files or bundled names.
     overrides : sequence of str
         ``a.b=value`` settings for each of them.
-    html, json : str or None
+    html, json, png, svg : str or None
         Output paths as given.
     no_html : bool
     rank : int or None
@@ -69,6 +73,7 @@ def play_files(
     title = scenarios[0].name if len(scenarios) == 1 else " / ".join(dict.fromkeys(s.name for s in scenarios))
     inputs = [path for scenario in scenarios for path in scenario.files]
     destination = choose_destination(stem=stem, html=html, no_html=no_html, json=json, inputs=inputs)
+    pictures = picture_paths(png, svg, destination, inputs)
     cases = _named_apart(scenarios)
     _check_rank(rank, cases)
     changes = _changes(cases, what_if)
@@ -78,10 +83,14 @@ def play_files(
     if advice is not False:
         drafts = [(data, _folder(scenario)) for scenario in scenarios for data in scenario.drafts]
         reports = _with_advice(cases, reports, drafts, fold=fold, all_of_them=bool(advice))
-    text = _write(reports, destination, title)
+    basis = None if destination.html is None else _basis(scenarios, cases, reports, overrides)
+    text = _write(reports, destination, title, basis)
     print_report(reports, destination.console(), title=title, rank=rank)
     if destination.html is not None:
         destination.console().print(f"Report: {destination.html}", markup=False, soft_wrap=True)
+    write_pictures(reports, pictures)
+    for path in pictures.values():
+        destination.console().print(f"Picture: {path}", markup=False, soft_wrap=True)
     if text is not None:
         print(text, end="")
     return reports
@@ -191,7 +200,31 @@ def _with_advice(
         )
 
 
-def _write(reports: Sequence[Report], destination: Destination, title: str) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What the page says its figures rest on."""
+
+    scenarios: list[tuple[str, str]]
+    assumptions: list[tuple[Assumption, ...]]
+
+
+def _basis(
+    scenarios: Sequence[Scenario], cases: Sequence[Case], reports: Sequence[Report], overrides: Sequence[str]
+) -> _Basis:
+    from simgpu.assumptions import assumptions
+    from simgpu.config.defaults import given_fields
+
+    given = [given_fields(scenario.data, overrides) for scenario in scenarios for _ in scenario.cases]
+    above = "".join(f"# --set {setting}\n" for setting in overrides)
+    return _Basis(
+        scenarios=[(one.name if one.path is None else one.path.name, above + one.text) for one in scenarios],
+        assumptions=[
+            assumptions(case, report, fields) for case, report, fields in zip(cases, reports, given, strict=True)
+        ],
+    )
+
+
+def _write(reports: Sequence[Report], destination: Destination, title: str, basis: _Basis | None) -> str | None:
     """Write the files; return the JSON text that is left for standard output."""
     from simgpu.io.json_file import to_json
     from simgpu.io.text_file import write_text
@@ -203,9 +236,12 @@ def _write(reports: Sequence[Report], destination: Destination, title: str) -> s
         text = to_json(runs_to_json(reports))
         if destination.json is not None:
             write_text(destination.json, text)
-    if destination.html is not None:
+    if destination.html is not None and basis is not None:
         from simgpu.metrics.comparison import compare
         from simgpu.view.report import html
 
-        write_text(destination.html, html(reports, title=title, verdict=compare(reports)))
+        page = html(
+            reports, title=title, verdict=compare(reports), scenarios=basis.scenarios, assumptions=basis.assumptions
+        )
+        write_text(destination.html, page)
     return text if destination.json_to_stdout else None

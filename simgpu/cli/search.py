@@ -34,6 +34,8 @@ def search_command(
     out: str | None,
     jobs: int | None,
     journal: str | None,
+    html: str | None,
+    no_html: bool,
     json: str | None,
     fold: bool,
 ) -> None:
@@ -49,8 +51,9 @@ def search_command(
         Where the winner's scenario goes; ``-`` is standard output.
     jobs : int or None
         Processes.
-    journal, json : str or None
+    journal, html, json : str or None
         Paths as given.
+    no_html : bool
     fold : bool
 
     Raises
@@ -68,15 +71,21 @@ def search_command(
 
     space = load_search(file, overrides=overrides)
     inputs = [*([] if space.path is None else [space.path]), *point_files(space.base, space.folder)]
-    destination = choose_destination(stem=space.stem, html=None, no_html=True, json=json, inputs=inputs)
+    destination = choose_destination(
+        stem=f"{space.stem}.search", html=html, no_html=no_html, json=json, inputs=inputs
+    )  # fmt: skip
     kept = None if journal is None else user_path(journal)
     out_path = None if out is None or out == STDOUT else user_path(out)
-    _check_outputs(inputs, {"--out": out_path, "--journal": kept, "--json": destination.json})
+    _check_outputs(inputs, {
+        "--out": out_path, "--journal": kept, "--html": destination.html, "--json": destination.json,
+    })  # fmt: skip
     with closing(_Watch()) as watch:
         result = run_search(space, jobs=jobs, journal=kept, fold=fold, watch=watch)
     console = replace(destination, json_to_stdout=STDOUT in (json, out)).console()
     _print(result, console)
-    text = _write(result, destination.json, out_path, wanted=destination.json_to_stdout)
+    text = _write(result, destination.html, destination.json, out_path, wanted=destination.json_to_stdout)
+    if destination.html is not None:
+        console.print(f"Report: {destination.html}", markup=False, soft_wrap=True)
     if out_path is not None and result.scenario is not None:
         console.print(f"Winner: {out_path}", markup=False, soft_wrap=True)
     if out == STDOUT and result.scenario is not None:
@@ -99,12 +108,17 @@ def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> N
             raise DestinationError(f"{option}: {path} is {other} as well; fix: name another file")
 
 
-def _write(result: SearchResult, json: Path | None, out: Path | None, *, wanted: bool) -> str | None:
+def _write(result: SearchResult, html: Path | None, json: Path | None, out: Path | None, *, wanted: bool) -> str | None:
     """Write the files; return the JSON text that is left for standard output."""
     from simgpu.io.json_file import to_json
 
     if out is not None and result.scenario is not None:
         write_text(out, _scenario_text(result))
+    if html is not None:
+        from simgpu.view.search_page import search_page
+
+        scenario = "" if result.scenario is None else _scenario_text(result)
+        write_text(html, search_page(result.to_json(), verdict=str(result), scenario=scenario))
     text = to_json(result.to_json()) if json is not None or wanted else None
     if json is not None and text is not None:
         write_text(json, text)

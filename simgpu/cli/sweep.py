@@ -93,7 +93,10 @@ def sweep_command(
         from simgpu.metrics.sweep_verdict import reasons
 
         raise NoPointError("no point of the grid can be simulated:\n" + "\n".join(reasons(table)))
-    text = _write(table, destination.html, csv_path, parquet_path, destination.json, wanted=destination.json_to_stdout)
+    scenarios = _scenarios(grid.path, overrides) if destination.html is not None else []
+    text = _write(
+        table, destination.html, csv_path, parquet_path, destination.json, scenarios, wanted=destination.json_to_stdout
+    )
     console = destination.console()
     _print_table(table, console)
     for name, path in (("Report", destination.html), ("Table", csv_path), ("Parquet", parquet_path)):
@@ -101,6 +104,16 @@ def sweep_command(
             console.print(f"{name}: {path}", markup=False, soft_wrap=True)
     if text is not None:
         print(text, end="")
+
+
+def _scenarios(path: Path | None, overrides: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the scenario's file for the page; none where it was read from a pipe, which is empty now."""
+    if path is None or not path.is_file():
+        return []
+    from simgpu.io.text_file import read_text
+
+    above = "".join(f"# --set {setting}\n" for setting in overrides)
+    return [(path.name, above + read_text(path, str(path)))]
 
 
 def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> None:
@@ -116,7 +129,14 @@ def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> N
 
 
 def _write(
-    table: SweepTable, html: Path | None, csv: Path, parquet: Path | None, json: Path | None, *, wanted: bool
+    table: SweepTable,
+    html: Path | None,
+    csv: Path,
+    parquet: Path | None,
+    json: Path | None,
+    scenarios: Sequence[tuple[str, str]],
+    *,
+    wanted: bool,
 ) -> str | None:
     """Write the files; return the JSON text that is left for standard output."""
     from simgpu.io.json_file import to_json
@@ -129,7 +149,7 @@ def _write(
     if html is not None:
         from simgpu.view.sweep_page import sweep_page
 
-        write_text(html, sweep_page(table))
+        write_text(html, sweep_page(table, scenarios=scenarios))
     text = to_json(table.to_json()) if json is not None or wanted else None
     if json is not None and text is not None:
         write_text(json, text)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from simgpu.metrics.limit import link_use
 from simgpu.metrics.report import TransferReport
-from simgpu.program import Collective, Send, TransferKey
+from simgpu.program import Collective, Instruction, Role, Send, TransferKey
+from simgpu.script import as_written, each
 from simgpu.timeline import Timeline
 
 RING_SHARES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
@@ -34,15 +36,17 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
     seen: dict[tuple[int, str, TransferKey], tuple[int, int]] = {}  # how many, and how long in all
     limits = _limiting_links(timeline)
     rows = ((spans.start_ns >= begin) & (spans.start_ns < end)).nonzero()[0]
-    calls: dict[tuple[int, int, int], tuple[str, TransferKey] | None] = {}  # by role, stream, instruction
+    calls: dict[tuple[int, int], list[tuple[str, TransferKey] | None]] = {}  # by role and stream
     numbers: dict[tuple[int, str, TransferKey], int] = {}
     own = np.full(len(rows), -1, np.int64)
     roles = np.array([rank.role for rank in program.ranks], np.int64)[spans.rank[rows]].tolist()
-    places = zip(roles, spans.stream[rows].tolist(), spans.instruction[rows].tolist(), strict=True)
-    for place, (where, rank) in enumerate(zip(places, spans.rank[rows].tolist(), strict=True)):
+    streams = zip(roles, spans.stream[rows].tolist(), strict=True)
+    instructions, ranks = spans.instruction[rows].tolist(), spans.rank[rows].tolist()
+    for place, (where, instruction, rank) in enumerate(zip(streams, instructions, ranks, strict=True)):
         if where not in calls:
-            calls[where] = _call(timeline, *where)
-        call = calls[where]
+            role = program.roles[where[0]]
+            calls[where] = each(role.streams[timeline.streams[where[1]]], partial(_call, role))
+        call = calls[where][instruction]
         if call is not None:
             own[place] = numbers.setdefault((rank, *call), len(numbers))
     chosen = own >= 0
@@ -90,10 +94,20 @@ def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     return found
 
 
-def _call(timeline: Timeline, role: int, stream: int, instruction: int) -> tuple[str, TransferKey] | None:
-    """Communicator and transfer of an instruction; None when it is none, or the other side of a Send."""
+def call_of(timeline: Timeline, role: int, stream: int, instruction: int) -> tuple[str, TransferKey] | None:
+    """Return communicator and transfer of an instruction; None when it is none, or the other side of a Send.
+
+    Parameters
+    ----------
+    timeline : Timeline
+    role, stream, instruction : int
+        Index into ``Program.roles``, into ``Timeline.streams``, position in the stream.
+    """
     own = timeline.program.roles[role]
-    work = own.streams[timeline.streams[stream]][instruction]
+    return _call(own, as_written(own.streams[timeline.streams[stream]], instruction))
+
+
+def _call(own: Role, work: Instruction) -> tuple[str, TransferKey] | None:
     if isinstance(work, Collective):
         return work.communicator, TransferKey(kind=work.kind, bytes=work.bytes)
     if isinstance(work, Send):

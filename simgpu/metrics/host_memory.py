@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from simgpu.program import Program
-
-GIB: Final = 1 << 30
+from simgpu.units import GIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ class HostPlace:
     stream: str
     step: int
     position: int
-    instructions: tuple[Instruction, ...]
+    instructions: Sequence[Instruction]
 
     @property
     def instruction(self) -> Instruction:
@@ -133,7 +133,7 @@ class LaunchChain:
                 found.append(found[-1] + min(_launches(item), QUEUE_DEPTH - 1))
         return found
 
-    def _items(self, rank: int, stream: str) -> tuple[Instruction, ...]:
+    def _items(self, rank: int, stream: str) -> Sequence[Instruction]:
         return self.program.roles[self.program.ranks[rank].role].streams[stream]
 
     def _target_rank(self, rank: int, issue: Issue) -> int:

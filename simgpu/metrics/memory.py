@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from simgpu.timeline import Timeline
+from simgpu.units import GIB
 
-GIB: Final = 1 << 30
 NEARLY_FULL: Final = 0.93
 """Share of the card above which allocation retries slow real steps (CASES rows 45: 91 % fine, 98 % slow)."""
 FRAGMENTATION: Final = (0.02, 0.08)

@@ -9,8 +9,8 @@ from typing import Any
 from simgpu.metrics.layout_choice import LayoutChoice, layout_choice
 from simgpu.metrics.mean_errors import mean_errors
 from simgpu.metrics.report import Report
+from simgpu.units import GIB
 
-GIB = 1 << 30
 _UNSEEN = ("context", "communication")
 """Memory that ``torch.cuda.max_memory_allocated`` does not show: it lies outside PyTorch's allocator."""
 

@@ -9,9 +9,8 @@ from simgpu.metrics.launches import launches
 from simgpu.metrics.limit import FULL
 from simgpu.metrics.report import RankReport, Report
 from simgpu.metrics.slowest import describe_slowest
-from simgpu.units import format_time
+from simgpu.units import GIB, format_time
 
-GIB = 1 << 30
 WORDS = {
     "compute.gemm": "matrix products",
     "compute.attention": "attention",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,23 @@ from simgpu.view.figure import payload, text
 from simgpu.view.lanes import PAINTS, Chart, Drawn, Lane
 from simgpu.view.palette import CLASSES, GANTT
 from simgpu.view.placement import Placement
+from simgpu.view.released import Released
 from simgpu.view.stretches import PLOT_PX, packed_lanes, shares
 
 _LABELLED = 600  # bars that carry a word: each costs a text element, which plotly hides where it does not fit
-_PASSES = frozenset(("forward", "backward", "recompute"))
-_WORDS = {name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"}
+_BOTH_PX = 22  # room for a microbatch and, smaller, the stage
+PASSES: Final = ("forward", "backward", "recompute", "weight")
+"""What carries the number of its microbatch."""
+WORDS: Final = {
+    name: name.replace(".", " ") for name in GANTT if name in ("bubble", "straggler", "host") or name[:2] == "ex"
+}
 _INVISIBLE = 0.02  # pixels: too thin to see
 _SEAM = 0.5  # pixels of its own colour around a merged stretch, or the ground shines through where two meet
 
 
-def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> list[dict[str, Any]]:
+def traces(
+    drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int, found: Released | None = None
+) -> list[dict[str, Any]]:
     """Make the traces, in the order of the legend.
 
     Parameters
@@ -36,11 +43,14 @@ def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> li
         Of the chart's lanes.
     horizon_ns : int, nanoseconds
         End of the time axis.
+    found : Released, optional
+        What released the chart's bars.
 
     Returns
     -------
     list of dict
-        Times in milliseconds, heights in pixels.
+        Times in milliseconds, heights in pixels; ``customdata`` is the bar's index in ``drawing.drawn``, -1 for a
+        merged stretch.
 
     Examples
     --------
@@ -50,7 +60,8 @@ def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> li
     []
     """
     start_ms, end_ms, horizon_ms = drawn.start_ns / 1e6, drawn.end_ns / 1e6, horizon_ns / 1e6
-    hover = _hover(drawing, drawn)
+    index = own_index(drawing.drawn, drawn)
+    hover = _hover(drawing, drawn, index, found)
     inside = _inside(drawing, drawn, horizon_ms)
     outline = _outline(drawn, drawing.lanes, horizon_ns)
     data = []
@@ -67,6 +78,7 @@ def traces(drawing: Chart, drawn: Drawn, rows: Placement, horizon_ns: int) -> li
                     "width": rows.thickness[lane] * (drawn.high[bars] - drawn.low[bars]),
                     "hovertext": [hover[bar] for bar in bars],
                     "text": [inside.get(bar, "") for bar in bars.tolist()],
+                    "customdata": index[bars].astype(np.int32),
                     "marker": marker
                     | {"line": _line(marker["line"], marker["color"], outline[bars], drawn.stretch[bars])},
                 }
@@ -129,10 +141,11 @@ def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:
         bar, name = drawing.bars[drawn.first[row]], PAINTS[drawn.paint[row]]
         if drawn.stretch[row] >= 0:
             continue
-        if name in _PASSES:
-            word = str(bar.microbatch) if bar.microbatch >= 0 else ""
+        if name in PASSES:
+            small = f"<sub>{drawn.stage[row]}</sub>" if drawn.stage[row] >= 0 and width_px[row] > _BOTH_PX else ""
+            word = f"{bar.microbatch}{small}" if bar.microbatch >= 0 else ""
         else:
-            word = _WORDS.get(name, "") or (text(bar.name) if name.startswith("transfer") else "")
+            word = WORDS.get(name, "") or (text(bar.name) if name.startswith("transfer") else "")
         if word:
             words[row] = word
             if len(words) == _LABELLED:
@@ -140,11 +153,29 @@ def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:
     return words
 
 
-def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
+def own_index(all_bars: Drawn, drawn: Drawn) -> NDArray[np.int64]:
+    """Return the index of each drawn bar among all of the chart, -1 for a merged stretch.
+
+    Parameters
+    ----------
+    all_bars, drawn : Drawn
+        The chart's bars, and those or fewer where they were merged.
+
+    Returns
+    -------
+    (n,) int64
+    """
+    horizon = int(all_bars.end_ns.max(initial=0)) + 1
+    places = all_bars.lane * horizon + all_bars.start_ns
+    return np.where(drawn.stretch >= 0, -1, np.searchsorted(places, drawn.lane * horizon + drawn.start_ns))
+
+
+def _hover(drawing: Chart, drawn: Drawn, index: NDArray[np.int64], found: Released | None) -> list[str]:
     """One line a fact, for every drawn bar."""
     shown = []
     parts_of = shares(drawn)
-    for low, pieces, stretch in zip(drawn.first.tolist(), drawn.count.tolist(), drawn.stretch.tolist(), strict=True):
+    columns = (drawn.first, drawn.count, drawn.stretch, drawn.stage, index)
+    for low, pieces, stretch, stage, own in zip(*(column.tolist() for column in columns), strict=True):
         bar = drawing.bars[low]
         last = drawing.bars[low + pieces - 1]
         lines = [f"<b>{pieces} short spans</b>" if stretch >= 0 else f"<b>{text(bar_name(bar, last))}</b>"]
@@ -153,7 +184,8 @@ def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
             lines += [f"{share:.1%} {GANTT[name].label}" for name, share in parts_of[stretch]]
         else:
             if bar.microbatch >= 0:
-                lines.append(f"microbatch {bar.microbatch}" + (f", {text(bar.phase)}" if bar.phase else ""))
+                stages = f", stage {stage}" if stage >= 0 else ""
+                lines.append(f"microbatch {bar.microbatch}{stages}" + (f", {text(bar.phase)}" if bar.phase else ""))
             if bar.bytes:
                 lines.append(payload(bar.bytes))
             parts: Counter[str] = Counter()
@@ -163,9 +195,28 @@ def _hover(drawing: Chart, drawn: Drawn) -> list[str]:
                 lines.append(", ".join(f"{_class(key)} {format_time(ns)}" for key, ns in parts.most_common()))
             if bar.reason:
                 lines.append(text(bar.reason))
+            if found is not None and (said := found.words(own, title(drawing, int(found.bar[own])))):
+                lines.append(said)
         lines.append(f"rank {bar.rank} · {text(bar.stream)}")
         shown.append("<br>".join(lines))
     return shown
+
+
+def title(drawing: Chart, bar: int) -> str:
+    """Name a drawn bar and its row, escaped; empty for -1.
+
+    Parameters
+    ----------
+    drawing : Chart
+    bar : int
+        Index in ``drawing.drawn``.
+    """
+    if bar < 0:
+        return ""
+    first = int(drawing.drawn.first[bar])
+    last = first + int(drawing.drawn.count[bar]) - 1
+    name = bar_name(drawing.bars[first], drawing.bars[last])
+    return text(f"{name} of rank {drawing.bars[first].rank}")
 
 
 def bar_name(bar: Bar, last: Bar) -> str:

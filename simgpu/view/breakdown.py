@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from simgpu.metrics.report import Report
 from simgpu.view.figure import Spec
 from simgpu.view.palette import CLASSES, Paint
-from simgpu.view.stacked import Part, stacked
+from simgpu.view.stacked import Part, Step, stacked
 
 _ROOM = 0.03  # of the longest bar: below it a percentage does not fit
 
@@ -55,12 +55,12 @@ def path_spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     return bars(reports, paths, unit="ms of the step, along the critical path", left=left)
 
 
-def bars(reports: Sequence[Report], breakdowns: Sequence[Mapping[str, float]], *, unit: str, left: int) -> Spec:
+def bars(reports: Sequence[Step], breakdowns: Sequence[Mapping[str, float]], *, unit: str, left: int) -> Spec:
     """Stack nanoseconds by accounting class, one bar a run.
 
     Parameters
     ----------
-    reports : sequence of Report
+    reports : sequence of Step
     breakdowns : sequence of mapping
         Of each report: class of `simgpu.metrics.activity.CLASSES` to nanoseconds, which sum to the step.
     unit : str
@@ -90,7 +90,7 @@ def bars(reports: Sequence[Report], breakdowns: Sequence[Mapping[str, float]], *
 
 
 def _part(
-    reports: Sequence[Report], breakdowns: Sequence[Mapping[str, float]], key: str, paint: Paint, longest_ns: int
+    reports: Sequence[Step], breakdowns: Sequence[Mapping[str, float]], key: str, paint: Paint, longest_ns: int
 ) -> Part:
     lengths_ns = [float(breakdown.get(key, 0.0)) for breakdown in breakdowns]
     shares = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simgpu.metrics.report import Report
-from simgpu.units import format_bytes
+from simgpu.units import GIB, format_bytes
 from simgpu.view.figure import Spec, text
 from simgpu.view.palette import OVER, Paint, memory_colours, memory_order
 from simgpu.view.stacked import Part, stacked
 
-_GIB = 2.0**30
 _ROOM = 0.04  # of the highest peak: below it a number does not fit
 
 
@@ -39,12 +38,12 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     figure = stacked(reports, parts, unit="GiB on the fullest rank, at its peak", left=left, top=64)
     figure["layout"] |= {
         "shapes": [
-            {"type": "line", "x0": report.capacity_bytes / _GIB, "x1": report.capacity_bytes / _GIB,
+            {"type": "line", "x0": report.capacity_bytes / GIB, "x1": report.capacity_bytes / GIB,
              "y0": i - 0.48, "y1": i + 0.48, "line": {"color": OVER, "width": 2.5}}
             for i, report in enumerate(reports)
         ],
         "annotations": [
-            {"x": report.capacity_bytes / _GIB, "xref": "x", "xanchor": "center", "y": -0.5, "yref": "y",
+            {"x": report.capacity_bytes / GIB, "xref": "x", "xanchor": "center", "y": -0.5, "yref": "y",
              "yanchor": "bottom", "showarrow": False, "text": "capacity", "font": {"size": 11, "color": OVER}}
             for report in reports[:1]
         ],
@@ -56,7 +55,7 @@ def _part(reports: Sequence[Report], category: str, colour: str, most: int) -> P
     held = [report.memory_by_category_bytes.get(category, 0) for report in reports]
     return Part(
         paint=Paint(label=text(category.replace("_", " ")), colour=colour),
-        values=[value / _GIB for value in held],
-        inside=[f"{value / _GIB:.1f}" if value > _ROOM * most else "" for value in held],
+        values=[value / GIB for value in held],
+        inside=[f"{value / GIB:.1f}" if value > _ROOM * most else "" for value in held],
         facts=[f"{format_bytes(value)} at the peak" for value in held],
     )

@@ -98,7 +98,12 @@ def layout(*, height: int, left: int, top: int = 40, bottom: int = 44, **more: A
         "font": {"family": FONT, "size": 12, "color": INK},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 12}},
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": "#FFFFFF",
+            "bordercolor": "#57606A",
+            "font": {"family": FONT, "size": 12, "color": "#1B1F24"},
+        },
         "hovermode": "closest",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "rgba(128,128,128,0.55)", "activecolor": "#3F7FD0"},
     } | more

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from simgpu.metrics.report import Report
-from simgpu.view import breakdown, composition, gantt, memory
+from simgpu.view import breakdown, composition, gantt, links, memory
 from simgpu.view.figure import Spec, to_figure
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ FIGURES: Final[Mapping[str, Callable[..., Spec]]] = {
     "timeline": gantt.spec,
     "breakdown": breakdown.spec,
     "memory": memory.spec,
+    "links": links.spec,
     "composition": composition.spec,
 }
 """Functions of (reports, left=pixels), in the order of the page."""
@@ -28,7 +29,8 @@ def draw(reports: Sequence[Report], name: str) -> go.Figure:
     ----------
     reports : sequence of Report
     name : str
-        ``timeline``, ``breakdown`` (of the step), ``memory`` (over the step) or ``composition`` (of its peak).
+        ``timeline``, ``breakdown`` (of the step), ``memory`` (over the step), ``links`` (their use
+        over the step) or ``composition`` (of the peak of memory).
 
     Returns
     -------

@@ -13,12 +13,15 @@ from simgpu.view.lanes import Chart, chart
 from simgpu.view.levels import levels as packed
 from simgpu.view.palette import OVER
 from simgpu.view.placement import Placement, placement
+from simgpu.view.released import paths, released
 from simgpu.view.stretches import packed_merged, thinned
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_BARS = 10_000  # plotly.js draws 10,000 bars in 0.5 s and zooms in 0.3 s; 100,000 take 8 s
+OVERVIEW_BARS = 3_000
+"""Of a page whose script draws each window anew: plotly.js moves so many in a tenth of a second before that."""
 _TOP_PX = 112  # the legend
 _AS_HIGH = "each colour is as high as its share of the time"
 _HEADLINE = 125  # characters that fit above the rows, also on paper
@@ -61,9 +64,8 @@ def spec(
     verdicts : bool
         Write the first line of each run's verdict above its rows; a page that opens with it need not repeat it.
     levels : bool
-        Where bars are packed too closely to see, make traces of two levels: ``meta`` is ``overview`` (merged) or
-        ``detail`` (every bar, not visible until the page's script sees that the reader has zoomed in). Above
-        ``max_bars``, put all bars under ``levels`` for the page's script, which draws the window it is shown.
+        For a page: merge also what is packed too closely to see, and put all bars under ``levels`` for the page's
+        script, which draws the window it is shown, what released a bar, and the critical path.
 
     Returns
     -------
@@ -75,20 +77,21 @@ def spec(
     []
     """
     drawing = chart(reports)
-    drawn = thinned(drawing.drawn, max_bars)
     rows = placement(drawing.lanes)
-    horizon_ns = max([report.step_time_ns for report in reports] + [int(drawn.end_ns.max(initial=0))]) or 1
-    overview = packed_merged(drawn, horizon_ns) if levels and drawn is drawing.drawn else drawn
-    data = traces(drawing, overview, rows, horizon_ns)
-    if overview is not drawn:
-        data = [one | {"meta": "overview"} for one in data]
-        data += [one | {"meta": "detail", "visible": False} for one in traces(drawing, drawn, rows, horizon_ns)]
-    zooms = levels and drawn is not drawing.drawn
-    notes = _notes(drawing, len(drawing.drawn), len(drawn), zoom=overview is not drawn, zooms=zooms)
+    horizon_ns = max([report.step_time_ns for report in reports] + [int(drawing.drawn.end_ns.max(initial=0))]) or 1
+    most = max_bars if not levels or len(drawing.drawn) <= max_bars else min(max_bars, OVERVIEW_BARS)
+    drawn = thinned(drawing.drawn, most)
+    if levels and drawn is drawing.drawn:
+        drawn = packed_merged(drawn, horizon_ns)
+    found = released(drawing, reports)
+    merged = drawn is not drawing.drawn
+    notes = _notes(drawing, len(drawn) if merged else 0, zooms=levels)
     bottom = 52 + 16 * len(notes)
+    more = {"redraw": merged, "paths": paths(drawing, reports)}
     return {
-        "data": data,
-        **({"levels": packed(drawing, rows, horizon_ns)} if zooms else {}),
+        "data": traces(drawing, drawn, rows, horizon_ns, found),
+        "time": True,
+        **({"levels": packed(drawing, rows, horizon_ns, found) | more} if levels else {}),
         "layout": layout(
             height=rows.height + _TOP_PX + bottom,
             left=max(left, left_margin(rows.label)),
@@ -135,14 +138,16 @@ def spec(
     }
 
 
-def _notes(drawing: Chart, all_bars: int, drawn_bars: int, *, zoom: bool, zooms: bool) -> list[str]:
+def _notes(drawing: Chart, merged_into: int, *, zooms: bool) -> list[str]:
     notes = []
-    if zooms:
-        notes.append(f"{all_bars:,} bars: where they are too short to see, {_AS_HIGH}; zoom in to see each")
-    elif zoom:
-        notes.append(f"where bars are too short to see, {_AS_HIGH}; zoom in to see each")
-    if drawn_bars < all_bars and not zooms:
-        notes.append(f"{all_bars:,} bars drawn as {drawn_bars:,}: where they are too short to see, {_AS_HIGH}")
+    if (drawing.drawn.stage >= 0).any():
+        notes.append("the small number beside a microbatch's is its pipeline stage")
+    if merged_into and zooms:
+        notes.append(f"{len(drawing.drawn):,} bars: where they are too short to see, {_AS_HIGH}; zoom in to see each")
+    elif merged_into:
+        notes.append(
+            f"{len(drawing.drawn):,} bars drawn as {merged_into:,}: where they are too short to see, {_AS_HIGH}"
+        )
     if drawing.hidden_streams:
         notes.append(f"not shown where under 0.1 % of the step: {text(', '.join(drawing.hidden_streams))}")
     if drawing.hidden_ranks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from simgpu.metrics.activity import AXES, Bar
 from simgpu.metrics.report import RankReport, Report
 from simgpu.view.palette import GANTT
+from simgpu.view.stages import stage_of
 
 PAINTS = tuple(GANTT)
 _CODE = {name: code for code, name in enumerate(PAINTS)}
-_WORK = frozenset(_CODE[name] for name in ("forward", "recompute", "backward", "optimizer", "compute"))
+_WORK = frozenset(_CODE[name] for name in ("forward", "recompute", "backward", "weight", "optimizer", "compute"))
+_LATE = "weight gradient"  # how schedules that split backward call its second part
 _STREAMS = ("compute", *AXES)
 
 
@@ -33,12 +35,15 @@ class Lane:
         ``stage 2 · rank 2``.
     stream : str
         ``compute``, ``dp``, ``pp send to 1``, ...
+    rank : int
+        Index of the representative in ``Report.ranks``.
     """
 
     variant: int
     group: int
     title: str
     stream: str
+    rank: int = 0
 
     @property
     def band(self) -> str:
@@ -61,6 +66,8 @@ class Drawn:
         Part of the row's height it takes, from the bottom: 0 to 1 unless several bars were merged.
     stretch : (n,) int64
         Number of the merged stretch it belongs to, -1 for a bar of its own.
+    stage : (n,) int64
+        Pipeline stage of a pass, on ranks that have several; else -1.
     """
 
     lane: NDArray[np.int64]
@@ -72,6 +79,7 @@ class Drawn:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     stretch: NDArray[np.int64]
+    stage: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -86,6 +94,7 @@ class Chart:
     bars: tuple[Bar, ...]
     hidden_ranks: int  # classes of ranks left out
     hidden_streams: tuple[str, ...]  # streams that no eye would find
+    groups: tuple[tuple[int, ...], ...] = ()  # of each variant: by index in ``Report.ranks`` its lanes' group, or -1
 
 
 def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
@@ -112,17 +121,19 @@ def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
     """
     lanes: list[Lane] = []
     bars: list[Bar] = []
-    rows: list[tuple[int, int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     hidden = 0
     unseen: dict[str, None] = {}
+    groups: list[tuple[int, ...]] = []
     for variant, report in enumerate(reports):
-        classes = class_titles(report)
+        classes = _classes(report)
         shown = _spread(classes, max_ranks)
         hidden += len(classes) - len(shown)
-        for group, (rank, title) in enumerate(shown):
+        groups.append(_groups(len(report.ranks), shown))
+        for group, (indices, title) in enumerate(shown):
             found = [
-                (Lane(variant=variant, group=group, title=title, stream=stream), streamed)
-                for stream, streamed in _by_stream(rank.bars)
+                (Lane(variant=variant, group=group, title=title, stream=stream, rank=indices[0]), streamed)
+                for stream, streamed in _by_stream(report.ranks[indices[0]].bars)
             ]
             busy_ns: Counter[str] = Counter()
             for lane, streamed in found:
@@ -131,12 +142,18 @@ def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
                 if lane.stream != "compute" and 1000 * busy_ns[lane.band] < report.step_time_ns:
                     unseen[lane.band] = None
                     continue
-                _place(streamed, len(lanes), len(bars), rows)
+                stages = stage_of((bar.name for bar in streamed), report.ranks[lane.rank].stages)
+                _place(streamed, len(lanes), len(bars), rows, stages if lane.stream == "compute" else {})
                 bars += streamed
                 lanes.append(lane)
-    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    table = np.array(rows, dtype=np.int64).reshape(-1, 7)
     return Chart(
-        lanes=tuple(lanes), drawn=_joined(table), bars=tuple(bars), hidden_ranks=hidden, hidden_streams=tuple(unseen)
+        lanes=tuple(lanes),
+        drawn=_joined(table),
+        bars=tuple(bars),
+        hidden_ranks=hidden,
+        hidden_streams=tuple(unseen),
+        groups=tuple(groups),
     )
 
 
@@ -151,12 +168,7 @@ def class_titles(report: Report) -> list[tuple[RankReport, str]]:
     -------
     list of (RankReport, str)
     """
-    classes: dict[object, tuple[RankReport, list[int]]] = {}
-    for rank in report.ranks:
-        bars = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in rank.bars)
-        classes.setdefault((rank.stages, bars, rank.memory_curve), (rank, []))[1].extend(rank.members)
-    staged = len({rank.stages for rank in report.ranks}) > 1
-    return [(rank, _title(rank, members, staged)) for rank, members in classes.values()]
+    return [(report.ranks[indices[0]], title) for indices, title in _classes(report)]
 
 
 def member_text(members: Sequence[int], *, longest: int = 4) -> str:
@@ -179,6 +191,28 @@ def member_text(members: Sequence[int], *, longest: int = 4) -> str:
     return f"{'rank' if len(members) == 1 else 'ranks'} {', '.join(parts)}"
 
 
+def _classes(report: Report) -> list[tuple[list[int], str]]:
+    """Return the indices of the ranks of each class, and its name."""
+    classes: dict[object, list[int]] = {}
+    for index, rank in enumerate(report.ranks):
+        bars = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in rank.bars)
+        classes.setdefault((rank.stages, bars, rank.memory_curve), []).append(index)
+    staged = len({rank.stages for rank in report.ranks}) > 1
+    named = []
+    for indices in classes.values():
+        members = [member for index in indices for member in report.ranks[index].members]
+        named.append((indices, _title(report.ranks[indices[0]], members, staged)))
+    return sorted(named, key=lambda one: (report.ranks[one[0][0]].stages[:1], one[0][0]))
+
+
+def _groups(ranks: int, shown: list[tuple[list[int], str]]) -> tuple[int, ...]:
+    found = [-1] * ranks
+    for group, (indices, _) in enumerate(shown):
+        for index in indices:
+            found[index] = group
+    return tuple(found)
+
+
 def _title(rank: RankReport, members: Sequence[int], staged: bool) -> str:
     if not staged:
         return member_text(members)
@@ -188,7 +222,7 @@ def _title(rank: RankReport, members: Sequence[int], staged: bool) -> str:
     return f"{'stage' if len(rank.stages) == 1 else 'stages'} {stages} · {member_text(members)}"
 
 
-def _spread(classes: list[tuple[RankReport, str]], most: int) -> list[tuple[RankReport, str]]:
+def _spread(classes: list[tuple[list[int], str]], most: int) -> list[tuple[list[int], str]]:
     if len(classes) <= most:
         return classes
     return [classes[round(i * (len(classes) - 1) / max(1, most - 1))] for i in range(most)]
@@ -205,6 +239,8 @@ def _by_stream(bars: Iterable[Bar]) -> list[tuple[str, list[Bar]]]:
 
 def _paint(bar: Bar) -> int:
     match bar.kind:
+        case "compute" if bar.name.startswith(_LATE):
+            return _CODE["weight"]
         case "compute":
             return _CODE.get(bar.phase, _CODE["compute"])
         case "transfer":
@@ -213,27 +249,29 @@ def _paint(bar: Bar) -> int:
             return _CODE["rendezvous"]
 
 
-def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
-    """Append (lane, paint, start, end, bar, microbatch) for every piece of every bar."""
+def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, ...]], stages: Mapping[str, int]) -> None:
+    """Append (lane, paint, start, end, bar, microbatch, stage) for every piece of every bar."""
     for index, bar in enumerate(bars, offset):
         if bar.kind == "wait" and bar.accounting:
             start = bar.start_ns
             for name, length in sorted(bar.accounting, key=lambda part: part[0].startswith("exposed.")):
                 end = min(start + length, bar.end_ns)
                 if end > start:
-                    rows.append((lane, _CODE.get(name, _CODE["compute"]), start, end, index, bar.microbatch))
+                    rows.append((lane, _CODE.get(name, _CODE["compute"]), start, end, index, bar.microbatch, -1))
                 start = end
         else:
-            rows.append((lane, _paint(bar), bar.start_ns, bar.end_ns, index, bar.microbatch))
+            stage = stages.get(bar.name, -1)
+            rows.append((lane, _paint(bar), bar.start_ns, bar.end_ns, index, bar.microbatch, stage))
 
 
 def _joined(table: NDArray[np.int64]) -> Drawn:
-    lane, paint, start, end, bar, microbatch = table.T
+    lane, paint, start, end, bar, microbatch, stage = table.T
     same = np.zeros(len(table), dtype=np.bool_)
     same[1:] = (
         (lane[1:] == lane[:-1])
         & (paint[1:] == paint[:-1])
         & (microbatch[1:] == microbatch[:-1])
+        & (stage[1:] == stage[:-1])
         & (start[1:] == end[:-1])
         & np.isin(paint[1:], list(_WORK))
     )
@@ -249,4 +287,5 @@ def _joined(table: NDArray[np.int64]) -> Drawn:
         low=np.zeros(len(heads)),
         high=np.ones(len(heads)),
         stretch=np.full(len(heads), -1, dtype=np.int64),
+        stage=stage[heads],
     )

@@ -9,17 +9,19 @@ from typing import Any, Final
 import numpy as np
 
 from simgpu.metrics.activity import Bar
-from simgpu.view.bars import bar_name, trace
+from simgpu.metrics.releases import REASONS
+from simgpu.view.bars import PASSES, WORDS, bar_name, trace
 from simgpu.view.figure import payload, text
 from simgpu.view.lanes import PAINTS, Chart
 from simgpu.view.placement import Placement
+from simgpu.view.released import Released
 
 _TICKS: Final = 1 << 32  # times are unsigned 32-bit: nanoseconds up to 4.29 s, coarser above
 _LEVEL: Final = 6  # of gzip: higher ones gain little
 
 
-def levels(drawing: Chart, rows: Placement, horizon_ns: int) -> dict[str, Any]:
-    """Pack all bars of a chart for ``levels.js``.
+def levels(drawing: Chart, rows: Placement, horizon_ns: int, found: Released) -> dict[str, Any]:
+    """Pack all bars of a chart for ``levels.js`` and ``overlay.js``.
 
     Parameters
     ----------
@@ -28,21 +30,27 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int) -> dict[str, Any]:
         Of its lanes.
     horizon_ns : int, nanoseconds
         End of the time axis.
+    found : Released
+        What released each bar.
 
     Returns
     -------
     dict
-        ``tick_ns``; ``middle`` and ``thickness`` of the lanes, pixels; ``paints``, a trace without bars for each kind;
-        ``labels``, what bars tell on hover besides their times; ``columns``, gzip and base64, little-endian, one after
-        the other: first bar of each lane and the end (uint32), start and length in ticks (uint32), label (uint32),
-        microbatch (int32), paint (uint8).
+        ``tick_ns``; ``middle`` and ``thickness`` of the lanes, pixels, and their ``titles``; ``paints``, a trace
+        without bars for each kind; ``words``, what is written in its bars, ``#`` for the microbatch, ``*`` for its
+        name; ``labels``, what bars tell on hover besides their times; ``reasons``; ``columns``, gzip and base64,
+        little-endian, one after the other: first bar of each lane and the end (uint32), start and length in ticks
+        (uint32), label (uint32), the bar that released it (uint32, all ones for none), microbatch (int32), stage
+        (int16), paint (uint8), reason (uint8).
 
     Examples
     --------
     >>> from simgpu.view.lanes import chart
     >>> from simgpu.view.placement import placement
-    >>> found = levels(chart([]), placement([]), 1)
-    >>> found["tick_ns"], found["labels"], len(gzip.decompress(base64.b64decode(found["columns"])))
+    >>> from simgpu.view.released import released
+    >>> one = chart([])
+    >>> packed = levels(one, placement([]), 1, released(one, []))
+    >>> packed["tick_ns"], packed["labels"], len(gzip.decompress(base64.b64decode(packed["columns"])))
     (1, [], 4)
     """
     drawn = drawing.drawn
@@ -60,8 +68,11 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int) -> dict[str, Any]:
         start.astype("<u4"),
         (drawn.end_ns // tick_ns - start).astype("<u4"),
         label,
+        found.bar.astype("<u4"),
         microbatch,
+        drawn.stage.astype("<i2"),
         drawn.paint.astype("u1"),
+        found.reason.astype("u1"),
     )
     packed = gzip.compress(b"".join(column.tobytes() for column in columns), compresslevel=_LEVEL, mtime=0)
     return {
@@ -69,10 +80,19 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int) -> dict[str, Any]:
         "tick_ns": tick_ns,
         "middle": rows.middle,
         "thickness": rows.thickness,
+        "titles": [f"{lane.title} · {lane.stream}" for lane in drawing.lanes],
         "paints": [trace(name) for name in PAINTS],
+        "words": [_word(name) for name in PAINTS],
+        "reasons": REASONS,
         "labels": list(known),
         "columns": base64.b64encode(packed).decode(),
     }
+
+
+def _word(paint: str) -> str:
+    if paint in PASSES:
+        return "#"
+    return "*" if paint.startswith("transfer") else WORDS.get(paint, "")
 
 
 def _label(bar: Bar, last: Bar) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from simgpu.metrics.report import RankReport, Report
-from simgpu.units import format_bytes
+from simgpu.units import GIB, format_bytes
+from simgpu.view.curve import Curve, packed, thinned
 from simgpu.view.figure import GRID, Spec, layout, shorten, template, text
 from simgpu.view.lanes import class_titles
 from simgpu.view.palette import OVER, RANK_COLOURS
 
-_GIB = 2.0**30
 _PANEL_PX, _GAP_PX = 120, 40
 _NAMED = 6  # curves of one panel that are named above it
 
@@ -36,13 +36,14 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     >>> spec([])["data"]
     []
     """
-    most = max([max(report.capacity_bytes, report.peak_memory_bytes) for report in reports], default=1) / _GIB
+    most = max([max(report.capacity_bytes, report.peak_memory_bytes) for report in reports], default=1) / GIB
     longest_ms = max([report.step_time_ns for report in reports], default=1) / 1e6
     height = len(reports) * (_PANEL_PX + _GAP_PX) or 1
     data: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
+    curves: list[dict[str, Any]] = []
     for panel, report in enumerate(reports):
         suffix = str(panel + 1) if panel else ""
         top = 1 - (panel * (_PANEL_PX + _GAP_PX) + _GAP_PX - 12) / height
@@ -57,9 +58,12 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
         }
         titles = class_titles(report)
         for index, (rank, title) in enumerate(titles):
+            x, y = _points(report, rank)
+            more = packed(len(data), x, y, "hold")
+            curves += [] if more is None else [more]
             data.append(_curve(report, rank, title, _shade(index, len(titles)), suffix, alone=len(titles) == 1))
         data.append(_peak(report, suffix))
-        capacity = report.capacity_bytes / _GIB
+        capacity = report.capacity_bytes / GIB
         line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": f"y{suffix}", "y0": capacity, "y1": capacity}
         shapes.append(line | {"line": {"color": OVER, "width": 1.5, "dash": "dash"}})
         notes.append(_capacity(capacity, f"capacity {format_bytes(report.capacity_bytes)}", suffix))
@@ -74,6 +78,8 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
                       "showarrow": False, "text": words, "font": {"size": 13}})  # fmt: skip
     return {
         "data": data,
+        "time": True,
+        "curves": curves,
         "layout": layout(
             height=height + 56,
             left=max(left, 110),
@@ -98,15 +104,13 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
 
 
 def _curve(report: Report, rank: RankReport, title: str, colour: str, suffix: str, *, alone: bool) -> dict[str, Any]:
-    """Draw one class of ranks as steps, held to the end of the step."""
-    points = np.array(rank.memory_curve or ((0, 0),), dtype=np.float64).reshape(-1, 2)
-    points = np.vstack((points, (max(report.step_time_ns, points[-1, 0]), points[-1, 1])))
+    x, y = thinned(*_points(report, rank), "hold")
     return {
         "type": "scatter",
         "mode": "lines",
         "name": text(title),
-        "x": points[:, 0] / 1e6,
-        "y": points[:, 1] / _GIB,
+        "x": x,
+        "y": y,
         "xaxis": "x",
         "yaxis": f"y{suffix}",
         "line": {"shape": "hv", "width": 1.6, "color": colour},
@@ -116,6 +120,13 @@ def _curve(report: Report, rank: RankReport, title: str, colour: str, suffix: st
     }
 
 
+def _points(report: Report, rank: RankReport) -> tuple[Curve, Curve]:
+    """Return the steps of one class of ranks in ms and GiB, held to the end of the step."""
+    points = np.array(rank.memory_curve or ((0, 0),), dtype=np.float64).reshape(-1, 2)
+    points = np.vstack((points, (max(report.step_time_ns, points[-1, 0]), points[-1, 1])))
+    return points[:, 0] / 1e6, points[:, 1] / GIB
+
+
 def _peak(report: Report, suffix: str) -> dict[str, Any]:
     """Mark the highest peak; it may be shorter than the curve shows when something is freed at the same instant."""
     fullest = max(report.ranks, key=lambda rank: rank.peak_memory_bytes, default=None)
@@ -123,7 +134,7 @@ def _peak(report: Report, suffix: str) -> dict[str, Any]:
         "type": "scatter",
         "mode": "markers",
         "x": [fullest.peak_time_ns / 1e6] if fullest else [],
-        "y": [fullest.peak_memory_bytes / _GIB] if fullest else [],
+        "y": [fullest.peak_memory_bytes / GIB] if fullest else [],
         "xaxis": "x",
         "yaxis": f"y{suffix}",
         "marker": {"color": RANK_COLOURS[0] if report.fits else OVER, "size": 7},

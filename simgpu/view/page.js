@@ -1,30 +1,66 @@
 "use strict";
-// Bars too short to see are merged; each is drawn once the reader has zoomed in far enough to tell them apart.
-function showLevels(target) {
-  const width = () => Math.abs(target.layout.xaxis.range[1] - target.layout.xaxis.range[0]);
-  const full = width();
-  let shown = "overview";
-  target.on("plotly_relayout", () => {
-    const wanted = width() < full / 5 ? "detail" : "overview";
-    if (wanted === shown) return;
-    const hidden = new Set(target.data.filter((trace) => trace.visible === "legendonly").map((trace) => trace.name));
-    shown = wanted;
-    const visible = (trace) => trace.meta === shown && (hidden.has(trace.name) ? "legendonly" : true);
-    Plotly.restyle(target, { visible: target.data.map(visible) });
-  });
+// Figures with a time axis show the same stretch of the step, and the moment under the mouse in all of them.
+function together(targets, overlays) {
+  let following = false;
+  const range = (target) => target.layout.xaxis.range.slice();
+  for (const target of targets) {
+    target.on("plotly_relayout", async (change) => {
+      if (following || !Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
+      following = true;
+      const wanted = range(target);
+      const others = targets.filter((other) => other !== target && String(range(other)) !== String(wanted));
+      await Promise.all(others.map((other) => Plotly.relayout(other, { "xaxis.range": wanted })));
+      following = false;
+    });
+    target.addEventListener("mousemove", (event) => {
+      const axis = target._fullLayout.xaxis;
+      const pixel = event.clientX - target.getBoundingClientRect().left - axis._offset;
+      const ms = pixel < 0 || pixel > axis._length ? null : axis.p2l(pixel);
+      overlays.forEach((overlay) => overlay.mark(ms));
+    });
+    target.addEventListener("mouseleave", () => overlays.forEach((overlay) => overlay.mark(null)));
+  }
 }
-for (const box of document.querySelectorAll("script[type='application/json'][data-figure]")) {
-  const figure = JSON.parse(box.textContent);
-  const target = document.getElementById(box.dataset.figure);
-  Plotly.newPlot(target, figure.data, figure.layout, {
-    responsive: true,
-    displaylogo: false,
-    // Named one by one: plotly's own set has a button that uploads the chart.
-    modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
-    toImageButtonOptions: { format: "svg", filename: box.dataset.figure },
+
+async function drawAll() {
+  const timed = [], overlays = [];
+  for (const box of document.querySelectorAll("script[type='application/json'][data-figure]")) {
+    const figure = JSON.parse(box.textContent);
+    const target = document.getElementById(box.dataset.figure);
+    await Plotly.newPlot(target, figure.data, figure.layout, {
+      responsive: true,
+      displaylogo: false,
+      // Named one by one: plotly's own set has a button that uploads the chart.
+      modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
+      toImageButtonOptions: { format: "svg", filename: box.dataset.figure },
+    });
+    if (!figure.time) continue;
+    const overlay = new Overlay(target);
+    timed.push(target);
+    overlays.push(overlay);
+    if (figure.curves) showCurves(target, figure.curves);
+    if (!figure.levels) continue;
+    const levels = figure.levels;
+    for (const name of ["middle", "thickness"]) levels[name] = plain(levels[name]);
+    const columns = await unpack(levels);
+    if (levels.redraw) showWindows(target, figure, columns);
+    explain(target, levels, columns, overlay);
+  }
+  together(timed, overlays);
+  document.documentElement.dataset.drawn = "yes";
+}
+drawAll();
+// Buttons that copy the text beside them; a page opened from a file may be refused the clipboard, then it is selected.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.addEventListener("click", async () => {
+    const text = button.parentElement.querySelector("pre");
+    getSelection().selectAllChildren(text);
+    const copied = await (navigator.clipboard?.writeText(text.textContent) ?? Promise.reject())
+      .then(() => true)
+      .catch(() => document.execCommand("copy"));
+    button.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
+    setTimeout(() => (button.textContent = "Copy"), 2500);
   });
-  if (figure.data.some((trace) => trace.meta === "detail")) showLevels(target);
-  if (figure.levels) showWindows(target, figure);
 }
 // Paper has its own width: draw again for it, and back afterwards.
 for (const when of ["beforeprint", "afterprint"]) {

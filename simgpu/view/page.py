@@ -84,7 +84,7 @@ def document(
 <footer>Simulated by SimGPU. This page is self-contained and makes no request to any host.</footer>
 <script>{get_plotlyjs()}</script>
 {data}
-<script>{_asset("levels.js")}{_asset("page.js")}</script>
+<script>{"".join(_asset(name) for name in ("levels.js", "curves.js", "overlay.js", "page.js"))}</script>
 </body>
 </html>
 """
@@ -107,6 +107,32 @@ def slot(name: str) -> str:
     '<div class="figure" id="timeline"></div>'
     """
     return f'<div class="figure" id="{name}"></div>'
+
+
+def tools(name: str) -> str:
+    """Return the buttons of a timeline; the page's script hides those that it has no data for.
+
+    Parameters
+    ----------
+    name : str
+        Of its figure.
+
+    Returns
+    -------
+    str, HTML
+
+    Examples
+    --------
+    >>> tools("timeline").count("<button")
+    3
+    """
+    return (
+        f'<div class="tools" data-for="{name}">'
+        '<button data-tool="critical" aria-pressed="false">Critical path</button>'
+        '<button data-tool="arrows" aria-pressed="true">Arrows: what released a bar</button>'
+        '<button data-tool="clear" hidden>Clear</button>'
+        '<span class="said">Click a bar to follow what released it, back to the start.</span></div>'
+    )
 
 
 def _asset(name: str) -> str:

@@ -103,6 +103,7 @@ GANTT: Final[Mapping[str, Paint]] = {
     "forward": Paint(label="forward", colour="#5DAFE6", group=_WORK),
     "recompute": Paint(label="recompute", colour="#B8D4ED", group=_WORK),
     "backward": Paint(label="backward", colour="#2253A6", group=_WORK),
+    "weight": Paint(label="weight gradient", colour="#9655F6", group=_WORK),
     "optimizer": Paint(label="optimizer", colour="#119283", group=_WORK),
     "compute": Paint(label="other compute", colour="#6C8CA8", group=_WORK),
     "bubble": Paint(label="bubble (pipeline idle)", colour="#808080", hatch="/", opacity=0.1, group=_WAIT),

@@ -8,17 +8,20 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from simgpu.metrics.assumption import Assumption
 from simgpu.metrics.report import Report
 from simgpu.units import format_count
-from simgpu.view import breakdown, gantt, table
+from simgpu.view import basis, breakdown, gantt, table
 from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten
 from simgpu.view.figures import FIGURES
-from simgpu.view.page import document, slot
+from simgpu.view.page import document, slot, tools
 
 _TIMELINE = (
     "What every GPU does during one step. All variants share one time axis: a shorter picture is a faster step, and "
     "the upright line is where it ends. Ranks that do the same at the same time share a row; numbers are microbatches. "
-    "Drag to zoom, double-click to come back, point at a bar for details, click on a legend entry to hide it."
+    "Drag to zoom (memory and links follow), double-click to come back, click on a legend entry to hide it. Point at a "
+    "bar for details and an arrow from what released it; click it to follow that back to the start of the step. The "
+    "critical path is the chain that decides how long the step takes."
 )
 _BREAKDOWN = (
     "Every nanosecond of the step belongs to exactly one part, so the parts add up to the step. Exposed communication "
@@ -33,9 +36,19 @@ _WHAT_IF = (
     " its partners; without a bubble, every pipeline stage works as if it were alone."
 )
 _MEMORY = "Memory held by a GPU over the same step, one curve for each class of ranks; the dot is the peak."
+_LINKS = (
+    "How full the busiest link of each kind is, over the same step: what it carries of what it can. Where a link is "
+    "full, more bandwidth would help; where it is busy but not full, NCCL or latency holds the transfers."
+)
+_SCENARIO = "What was asked for, as it was read. Copy it, change a field and run it again."
+_ASSUMED = (
+    "What the figures rest on besides the scenario: constants with how sure they are and where they come from, and "
+    "fields that the scenario does not give with what they came to."
+)
 _TRANSFERS = (
-    "Operations by size, longest in sum first, counted on one rank. Bus bandwidth is nccl-tests' measure: what the "
-    "links carry, whatever the operation and the number of ranks."
+    "Operations by size, longest in sum first, counted on one rank. Hidden is the part of their time in which the same "
+    "GPU computes; the rest is exposed. Bus bandwidth is nccl-tests' measure: what the links carry, whatever the "
+    "operation and the number of ranks."
 )
 
 _SOURCES = {
@@ -44,7 +57,15 @@ _SOURCES = {
 }
 
 
-def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str = "") -> str:
+def html(
+    reports: Sequence[Report],
+    *,
+    title: str,
+    verdict: str,
+    subtitle: str = "",
+    scenarios: Sequence[tuple[str, str]] = (),
+    assumptions: Sequence[Sequence[Assumption]] = (),
+) -> str:
     """Write the page of a run or of a comparison.
 
     Parameters
@@ -53,6 +74,10 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
         The variants, in the order shown.
     title, verdict, subtitle : str
         Plain text. The first line of the verdict is the headline, each further line a finding under it.
+    scenarios : sequence of (str, str)
+        What was asked for: name and YAML of each file.
+    assumptions : sequence of sequence of Assumption
+        What each report rests on.
 
     Returns
     -------
@@ -74,15 +99,23 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
     paths = any(report.critical_path is not None for report in reports)
     if paths:
         figures["path"] = breakdown.path_spec(reports, left=left)
+    rests = basis.assumptions(
+        [(report.name, found) for report, found in zip(reports, assumptions, strict=False)]
+    )  # fmt: skip
+    linked = bool(figures["links"]["data"])
+    if not linked:
+        del figures["links"]
     sections = [
         ("Variants" if len(reports) != 1 else "Summary", "", table.summary(reports)),
-        ("Timeline", _TIMELINE, slot("timeline")),
         ("Where the step goes", _BREAKDOWN, slot("breakdown")),
+        ("Timeline", _TIMELINE, tools("timeline") + slot("timeline")),
+        ("Memory", _MEMORY, slot("memory") + "<h3>What the peak is made of</h3>" + slot("composition")),
+        *([("Links", _LINKS, slot("links"))] if linked else []),
+        ("Communication", _TRANSFERS, table.transfers(reports)),
         *([("Critical path", _PATH, slot("path") + _paths(reports))] if paths else []),
         *([("What if", _WHAT_IF, table.gains(reports))] if any(report.what_ifs for report in reports) else []),
-        ("Memory", _MEMORY, slot("memory") + "<h3>What the peak is made of</h3>" + slot("composition")),
-        ("Communication", _TRANSFERS, table.transfers(reports)),
-        ("Assumptions", "", _assumptions(reports)),
+        *([("Scenario", _SCENARIO, basis.scenario(scenarios))] if scenarios else []),
+        ("Assumptions", _ASSUMED if rests else "", rests or _assumptions(reports)),
     ]
     return document(
         title=title,
@@ -96,7 +129,14 @@ def html(reports: Sequence[Report], *, title: str, verdict: str, subtitle: str =
 
 
 def write_html(
-    reports: Sequence[Report], path: str | os.PathLike[str], *, title: str, verdict: str, subtitle: str = ""
+    reports: Sequence[Report],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    verdict: str,
+    subtitle: str = "",
+    scenarios: Sequence[tuple[str, str]] = (),
+    assumptions: Sequence[Sequence[Assumption]] = (),
 ) -> Path:
     """Write the page to a file, whole or not at all.
 
@@ -105,7 +145,7 @@ def write_html(
     reports : sequence of Report
     path : path
         Replaced when it exists; its folder must exist.
-    title, verdict, subtitle : str
+    title, verdict, subtitle, scenarios, assumptions
         As in ``html``.
 
     Returns
@@ -118,7 +158,9 @@ def write_html(
         When the folder is absent or cannot be written; nothing is left behind then.
     """
     target = Path(path)
-    page = html(reports, title=title, verdict=verdict, subtitle=subtitle).encode()
+    page = html(
+        reports, title=title, verdict=verdict, subtitle=subtitle, scenarios=scenarios, assumptions=assumptions
+    ).encode()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     part = Path(name)
     try:
@@ -162,7 +204,7 @@ def _assumptions(reports: Sequence[Report]) -> str:
         sources = [words for name, words in _SOURCES.items() if name in kinds]
         words = [f"simulated GPUs are {devices}"] if devices else []
         if report.op_table is not None:
-            words.append(f"{report.op_table}; the rest from the model")
+            words.append(f"{report.op_table}")
         if report.peak_flops_used:
             words.append(f"MFU counts against {format_count(report.peak_flops_used)}FLOP/s per GPU, dense")
         if sources:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from simgpu.metrics.report import Report
 from simgpu.view.figure import GRID, LABEL_CHARACTERS, Spec, layout, left_margin, shorten, text
 from simgpu.view.palette import Paint
 
 _BAR_PX = 40
+
+
+class Step(Protocol):
+    """What has a bar: a `Report`, or anything with its name and the length of its step."""
+
+    @property
+    def name(self) -> str:
+        """Label of its bar."""
+        ...
+
+    @property
+    def step_time_ns(self) -> int:
+        """Length of the step, nanoseconds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +47,13 @@ class Part:
 
 
 def stacked(
-    reports: Sequence[Report], parts: Sequence[Part], *, unit: str, left: int, top: int, span: float | None = None
+    reports: Sequence[Step], parts: Sequence[Part], *, unit: str, left: int, top: int, span: float | None = None
 ) -> Spec:
     """Build the figure as plain data.
 
     Parameters
     ----------
-    reports : sequence of Report
+    reports : sequence of Step
         Their names label the bars.
     parts : sequence of Part
         In the order stacked.
@@ -90,7 +103,7 @@ def stacked(
     }
 
 
-def _trace(reports: Sequence[Report], part: Part) -> dict[str, Any]:
+def _trace(reports: Sequence[Step], part: Part) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",

@@ -134,6 +134,7 @@ def _merged(drawn: Drawn, bin_ns: int, allowed: NDArray[np.bool_]) -> Drawn:
         low=np.where(merged, high - share, 0.0),
         high=np.where(merged, high, 1.0),
         stretch=np.where(merged, of, -1),
+        stage=np.where(merged, -1, drawn.stage[heads][of]),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html as markup
+from collections.abc import Sequence
 from typing import Final
 
 from simgpu.metrics.sweep_table import OK, PointResult, SweepTable
 from simgpu.metrics.sweep_verdict import describe_sweep, reasons
 from simgpu.units import format_bytes, format_time
-from simgpu.view import heat_map, pareto
+from simgpu.view import basis, heat_map, pareto
 from simgpu.view.figure import Spec
 from simgpu.view.page import document, slot
 
@@ -22,12 +23,14 @@ _MEMORY: Final = "Dark is lean. Of the fullest rank."
 _PARETO: Final = "Left and low is good. On the line are the points that no other one beats in both."
 
 
-def sweep_page(table: SweepTable) -> str:
+def sweep_page(table: SweepTable, *, scenarios: Sequence[tuple[str, str]] = ()) -> str:
     """Write the page of a sweep.
 
     Parameters
     ----------
     table : SweepTable
+    scenarios : sequence of (str, str)
+        What was asked for: name and YAML of each file.
 
     Returns
     -------
@@ -53,6 +56,8 @@ def sweep_page(table: SweepTable) -> str:
     if refused:
         items = "".join(f"<li>{markup.escape(reason)}</li>" for reason in refused)
         sections.append(("Points that were not simulated", "", f"<ul>{items}</ul>"))
+    if scenarios:
+        sections.append(("Scenario", "What was asked for, as it was read.", basis.scenario(scenarios)))
     verdict = describe_sweep(table)
     return document(title=table.name, verdict=verdict, sections=sections, figures=figures, bad=not table.ranked())
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from simgpu.metrics.hidden import Kind, hidden_shares
 from simgpu.metrics.limit import limit_words
 from simgpu.metrics.report import Report, TransferReport
 from simgpu.units import format_bandwidth, format_bytes, format_time
@@ -13,7 +14,7 @@ from simgpu.view.figure import payload
 from simgpu.view.lanes import member_text
 
 _MOST_TRANSFERS = 40  # rows of one variant; the largest by time are kept
-_SOURCES = {"measured": "measured fit", "constructed": "link rates, NCCL's constants", "free": "free"}
+_SOURCES = {"measured": "measured fit", "constructed": "from link rates", "free": "free"}
 
 
 def summary(reports: Sequence[Report]) -> str:
@@ -108,19 +109,22 @@ def transfers(reports: Sequence[Report]) -> str:
     ''
     """
     heads = [
-        "operation", "axis", "ranks alike", "payload", "per step", "mean time", "time per step", "bus bandwidth",
-        "algorithm", "limited by", "time from",
+        "operation", "axis", "where", "ranks alike", "payload", "per step", "each takes", "time per step", "hidden",
+        "bus bandwidth", "algorithm", "limited by",
     ]  # fmt: skip
     parts = []
     for number, report in enumerate(reports):
         ranked = sorted(_alike(report.transfers), key=lambda item: (-item[0].mean_ns * item[0].count, item[1]))
         name = f"{html.escape(report.name)}: {_kinds(len(ranked))}"
         members = {rank.rank: rank.members for rank in report.ranks}
+        hidden = {} if report.timeline is None else hidden_shares(report.timeline)
         rows = [
-            _transfer(one, [member for rank in ranks for member in members.get(rank, (rank,))])
+            _transfer(
+                one, [member for rank in ranks for member in members.get(rank, (rank,))], _hidden(one, ranks, hidden)
+            )
             for one, ranks in ranked[:_MOST_TRANSFERS]
         ]
-        body = _table(heads, rows, left=(0, 1, 2, 8, 9, 10)) if rows else ""
+        body = _table(heads, rows, left=(0, 1, 2, 3, 10, 11)) if rows else ""
         if len(ranked) > _MOST_TRANSFERS:
             body += f"<p class=how>{len(ranked) - _MOST_TRANSFERS} shorter ones left out.</p>"
         opened = " open" if number == 0 or len(reports) <= 2 else ""
@@ -142,20 +146,28 @@ def _alike(transfers: Iterable[TransferReport]) -> list[tuple[TransferReport, li
     return list(rows.items())
 
 
-def _transfer(one: TransferReport, ranks: list[int]) -> str:
+def _hidden(one: TransferReport, ranks: Sequence[int], shares: Mapping[Kind, float]) -> str:
+    """Say how much of a kind of transfer kernels ran beside, mean over ranks that are otherwise alike."""
+    found = [shares[key] for rank in ranks if (key := (rank, one.axis, one.kind, one.bytes)) in shares]
+    return f"{sum(found) / len(found):.0%}".replace("%", " %") if found else "–"
+
+
+def _transfer(one: TransferReport, ranks: list[int], hidden: str) -> str:
+    source = html.escape(_SOURCES.get(one.source, one.source))
     return "".join(
         (
             _cell(html.escape(one.kind.replace("_", "-"))),
             _cell(html.escape(one.axis), "left"),
+            _cell("between nodes" if one.crosses_network else "in a node", "left"),
             _cell(_ranks(ranks), "left"),
             _cell(payload(one.bytes)),
             _cell(f"{one.count:,} ×"),
             _cell(format_time(one.mean_ns)),
             _cell(format_time(one.mean_ns * one.count)),
+            _cell(hidden),
             _cell(format_bandwidth(one.busbw_bytes_per_s) if one.busbw_bytes_per_s else "free"),
-            _cell(html.escape(one.algorithm), "left"),
-            _cell(_limit(one), "left"),
-            _cell(html.escape(_SOURCES.get(one.source, one.source)), "left source"),
+            _cell(f"{html.escape(one.algorithm)}<br><small>{source}</small>", "left"),
+            _cell(_limit(one), "left wrap"),
         )
     )
 

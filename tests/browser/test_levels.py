@@ -22,6 +22,7 @@ def opened(request, chromium, tmp_path_factory):
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri(), timeout=120_000)
     page.wait_for_selector("#composition .main-svg", timeout=120_000)
+    wait(page, "document.documentElement.dataset.drawn", "yes")
     if request.param > 10_000:
         wait(page, LEVEL, "overview")
     yield page, report, request.param
@@ -53,8 +54,8 @@ def test_zoom(opened):
         assert page.evaluate(BARS) >= count * 0.9
         return
     zoom(page, 0.3 * full_ms, 0.6 * full_ms)
-    wait(page, LEVEL, "merged" if count > 100_000 else "exact" if 0.3 * count < 4_000 else "merged")
-    assert 1_000 < page.evaluate(BARS) <= 4_000
+    wait(page, LEVEL, "merged" if count > 100_000 else "exact" if 0.3 * count < 2_500 else "merged")
+    assert 1_000 < page.evaluate(BARS) <= 2_500
     low_ms, high_ms = 0.5 * full_ms, 0.5 * full_ms + 1
     zoom(page, low_ms, high_ms)
     wait(page, LEVEL, "exact")
@@ -94,3 +95,37 @@ def test_hover_and_legend(opened):
     assert [name for name, visible in shown if visible == "legendonly"] == [hidden]
     zoom(page, 0, report.step_time_ns * 1.01e-6)
     wait(page, LEVEL, "overview")
+
+
+def test_the_critical_path_at_every_zoom(opened):
+    page, report, _ = opened
+    full_ms = report.step_time_ns / 1e6
+    button = page.locator(".tools [data-tool=critical]")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.locator(".tools [data-tool=arrows]").is_hidden()  # no Timeline, nothing known of releases
+    path = (
+        "[...document.querySelectorAll('#timeline .overlay path.critical:not(.halo, .heads)')]"
+        ".reduce((n, path) => n + path.getAttribute('d').length, 0)"
+    )
+    at_rest = page.evaluate(path)
+    assert at_rest > 100
+    zoom(page, 0.5 * full_ms, 0.5 * full_ms + 1)
+    page.wait_for_timeout(1500)
+    zoomed = page.evaluate(path)
+    assert 100 < zoomed <= max(at_rest, 400_000)
+    button.click()
+    assert page.evaluate(path) == 0
+    zoom(page, 0, report.step_time_ns * 1.01e-6)
+    page.wait_for_timeout(500)
+
+
+def test_memory_zooms_along(opened):
+    page, report, _ = opened
+    full_ms = report.step_time_ns / 1e6
+    zoom(page, 0.25 * full_ms, 0.5 * full_ms)
+    wait(page, "document.getElementById('memory').layout.xaxis.range.map(Math.round)", [
+        round(0.25 * full_ms), round(0.5 * full_ms)
+    ])  # fmt: skip
+    zoom(page, 0, report.step_time_ns * 1.01e-6)
+    page.wait_for_timeout(500)

@@ -86,8 +86,11 @@ def test_zoom_and_back(opened):
     opened.mouse.move(box["x"] + 300, box["y"] + 110, steps=4)
     opened.mouse.up()
     until(opened, "document.getElementById('timeline').layout.xaxis.range[0] > 1")
-    opened.mouse.dblclick(box["x"] + 200, box["y"] + 100)
-    until(opened, "document.getElementById('timeline').layout.xaxis.range[0] < 1")
+    for _ in range(5):  # a busy machine may take the two clicks for single ones
+        opened.mouse.dblclick(box["x"] + 200, box["y"] + 100)
+        opened.wait_for_timeout(600)
+        if opened.evaluate("document.getElementById('timeline').layout.xaxis.range[0] < 1"):
+            break
     assert opened.evaluate("document.getElementById('timeline').layout.xaxis.range") == full
     assert opened.heard == []
 
@@ -129,7 +132,7 @@ def test_dark_mode_turns_the_text_over(chromium, path):
 
 
 def test_ten_thousand_bars_open(chromium, tmp_path):
-    runs = [pipeline(f"M={m}", stages=8, microbatches=m) for m in (32, 48, 64, 96)]
+    runs = [pipeline(f"M={m}", stages=8, microbatches=m) for m in (32, 48, 52, 56)]
     target = write_html(runs, tmp_path / "large.html", title="t", verdict="v")
     page = chromium.new_page()
     errors = []
@@ -182,27 +185,21 @@ def test_zooming_in_shows_every_bar_and_keeps_what_was_hidden(chromium, tmp_path
     run = pipeline("packed", stages=2, microbatches=150)
     page = chromium.new_page(viewport={"width": 1500, "height": 1000})
     page.goto(write_html([run], tmp_path / "packed.html", title="t", verdict="v").as_uri())
-    page.wait_for_selector("#composition .main-svg")
-
-    def shown():
-        return page.evaluate(
-            """[...document.getElementById('timeline').data].filter(t => t.visible !== false)
-                .map(t => [t.meta, t.name, t.visible ?? true])"""
-        )
-
-    assert {level for level, _, _ in shown()} == {"overview"}
+    until(page, "document.documentElement.dataset.drawn === 'yes'")
+    level = "document.getElementById('timeline').dataset.level"
+    hovers = (
+        "document.getElementById('timeline').data.filter(t => t.visible !== 'legendonly').flatMap(t => t.hovertext)"
+    )
+    hidden = "document.getElementById('timeline').data.filter(t => t.visible === 'legendonly').map(t => t.name)"
+    assert page.evaluate(level) == "overview"
+    assert [words for words in page.evaluate(hovers) if "short spans" in words]
     page.locator("#timeline .legendtoggle").first.click()
     until(page, "document.getElementById('timeline').data[0].visible === 'legendonly'")
-    page.evaluate("Plotly.relayout('timeline', {'xaxis.range': [100, 200]})")
-    until(page, "document.getElementById('timeline').data[0].visible === false")
-    found = shown()
-    assert {level for level, _, _ in found} == {"detail"}
-    assert [name for _, name, visible in found if visible == "legendonly"] == ["forward"]
-    hovers = page.evaluate(
-        "document.getElementById('timeline').data.filter(t => t.visible === true).flatMap(t => t.hovertext)"
-    )
-    assert not [words for words in hovers if "short span" in words]
-    page.evaluate("Plotly.relayout('timeline', {'xaxis.autorange': false, 'xaxis.range': [0, 4000]})")
-    until(page, "document.getElementById('timeline').data[0].visible === 'legendonly'")
-    assert {level for level, _, _ in shown()} == {"overview"}
+    page.evaluate("Plotly.relayout('timeline', {'xaxis.range': [100, 200]}).then(() => true)")
+    until(page, f"{level} === 'exact'")
+    assert page.evaluate(hidden) == ["forward"]
+    assert not [words for words in page.evaluate(hovers) if "short spans" in words]
+    page.evaluate("Plotly.relayout('timeline', {'xaxis.range': [0, 4600]}).then(() => true)")
+    until(page, f"{level} === 'overview'")
+    assert page.evaluate(hidden) == ["forward"]
     page.close()

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from simgpu.metrics.activity import Bar
+from simgpu.metrics.critical_link import Link
+from simgpu.metrics.critical_path import CriticalPath
 from tests.view.reports import pipeline
 
 RANKS = 16
@@ -35,4 +37,19 @@ def many_bars(count, *, seed=1):
             now = end
         ranks.append(replace(base.ranks[0], rank=rank, members=(rank,), stages=(rank,), bars=(*bars, *moves)))
     step_ns = max(bar.end_ns for rank in ranks for bar in rank.bars)
-    return replace(base, name=f"{count:,} bars", ranks=tuple(ranks), step_time_ns=step_ns)
+    return replace(
+        base,
+        name=f"{count:,} bars",
+        ranks=tuple(ranks),
+        step_time_ns=step_ns,
+        critical_path=CriticalPath(links=tuple(_links(ranks[0].bars))),
+    )
+
+
+def _links(bars):
+    """A path that goes from rank 0's kernels to its transfers and back."""
+    for bar in sorted((bar for bar in bars if bar.kind != "wait"), key=lambda bar: bar.start_ns):
+        yield Link(
+            rank=bar.rank, stream=bar.stream, name=bar.name, phase=bar.phase, microbatch=bar.microbatch,
+            start_ns=bar.start_ns, end_ns=bar.end_ns, accounting=bar.accounting or (("exposed.tp", bar.duration_ns),),
+        )  # fmt: skip

@@ -60,4 +60,5 @@ def test_peak_composition_adds_up_to_the_peak():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_for_notebooks(name):
-    assert len(draw(four_variants(), name).data) > 0
+    drawn = len(draw(four_variants(), name).data)
+    assert drawn == 0 if name == "links" else drawn > 0  # reports made by hand have no Timeline, thus no flows

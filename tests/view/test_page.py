@@ -69,7 +69,9 @@ def test_data_blocks_are_json(page):
     blocks = re.findall(r'<script type="application/json" data-figure="(\w+)">(.*?)</script>', page)
     assert [name for name, _ in blocks] == ["timeline", "breakdown", "memory", "composition"]
     for _, block in blocks:
-        assert json.loads(block).keys() == {"data", "layout"}
+        assert json.loads(block).keys() - {"time", "levels", "curves"} == {"data", "layout"}
+    shared = [name for name, block in blocks if json.loads(block).get("time")]
+    assert shared == ["timeline", "memory"]  # those zoom together
 
 
 def test_verdict_comes_first(page):

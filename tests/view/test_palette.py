@@ -36,7 +36,14 @@ def difference(a: Paint, b: Paint, eye: str) -> float:
     return sum((x - y) ** 2 for x, y in zip(*seen, strict=True)) ** 0.5
 
 
-ON_COMPUTE = {"forward", "recompute", "backward", "optimizer", *(key for key in GANTT if key.startswith("exposed."))}
+ON_COMPUTE = {
+    "forward",
+    "recompute",
+    "backward",
+    "weight",
+    "optimizer",
+    *(key for key in GANTT if key.startswith("exposed.")),
+}
 ON_STREAMS = {key for key in GANTT if key.startswith("transfer.")}
 IN_BREAKDOWN = {key for key, paint in CLASSES.items() if not paint.hatch}
 

@@ -19,7 +19,7 @@ def drawing(lane, paint, start, end):
     return Drawn(
         lane=lane, paint=paint, start_ns=start, end_ns=end, first=np.arange(len(lane)),
         count=np.ones(len(lane), dtype=np.int64), low=np.zeros(len(lane)), high=np.ones(len(lane)),
-        stretch=np.full(len(lane), -1),
+        stretch=np.full(len(lane), -1), stage=np.full(len(lane), -1),
     )  # fmt: skip
 
 
@@ -162,13 +162,25 @@ def test_packed_lanes_have_an_overview_and_the_others_stay_as_they_are():
     assert packed_merged(sparse, 200_000) is sparse
 
 
-def test_a_page_gets_both_levels_and_a_notebook_every_bar():
+def test_a_page_gets_an_overview_with_all_bars_beside_it_and_a_notebook_every_bar():
     run = pipeline(stages=2, microbatches=400)
-    both, single = gantt.spec([run], levels=True), gantt.spec([run])
-    level = {name: [one for one in both["data"] if one.get("meta") == name] for name in ("overview", "detail")}
-    assert len(level["overview"]) == len(level["detail"]) == len(both["data"]) / 2
-    assert all(one["visible"] is False for one in level["detail"])
-    for detail, plain in zip(level["detail"], single["data"], strict=True):
-        assert np.array_equal(detail["x"], plain["x"])
-    assert "zoom in to see each" in both["layout"]["xaxis"]["title"]["text"]
-    assert "meta" not in gantt.spec([pipeline()], levels=True)["data"][0]
+    page, notebook = gantt.spec([run], levels=True), gantt.spec([run])
+    drawn = len(chart([run]).drawn)
+    assert sum(len(one["x"]) for one in notebook["data"]) == drawn == page["levels"]["bars"]
+    assert sum(len(one["x"]) for one in page["data"]) < drawn
+    assert page["levels"]["redraw"]
+    assert "zoom in to see each" in page["layout"]["xaxis"]["title"]["text"]
+    assert "levels" not in notebook
+    small = gantt.spec([pipeline()], levels=True)
+    assert not small["levels"]["redraw"]
+    assert sum(len(one["x"]) for one in small["data"]) == small["levels"]["bars"]
+
+
+def test_every_bar_knows_its_number_and_stretches_have_none():
+    run = pipeline(stages=2, microbatches=400)
+    drawing = chart([run])
+    for spec in (gantt.spec([run], levels=True), gantt.spec([run])):
+        for one in spec["data"]:
+            for number, start, merged in zip(one["customdata"], one["base"], one["hovertext"], strict=True):
+                assert (number < 0) == ("short spans" in merged)
+                assert number < 0 or drawing.drawn.start_ns[number] / 1e6 == start
