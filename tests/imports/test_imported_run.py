@@ -215,3 +215,13 @@ def test_a_batch_is_a_product_or_refused(
     if rule != "composer":
         assert micro in (None, batch.micro)
         assert steps in (None, batch.steps)
+
+
+def test_more_gpus_than_there_can_be_are_refused_before_any_is_tried(imported: Import) -> None:
+    file = {
+        "ds.json": '{"train_batch_size": 7, "tensor_parallel": {"autotp_size": 1099511627776}, "steps_per_print": 1}'
+    }
+    with pytest.raises(
+        ScenarioError, match=r"gpus = 1099511627776: is what the degrees and nodes of the files come to"
+    ):
+        imported(file, model="llama-2-7b")

@@ -17,6 +17,8 @@ from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "accelerate"
 _PRECISIONS: Final = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+ROTATE_METHODS: Final = {"allgather": "all_gather", "alltoall": "p2p"}
+"""How keys and values get around in PyTorch's context parallelism (set_rotate_method): the latter is a ring."""
 _CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm")
 _IDLE: Final = (
     "compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_process_ip",
@@ -124,11 +126,14 @@ def _megatron(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     """Read the Megatron-LM plugin; formats are Megatron's at every degree."""
     block = "megatron_lm_config.megatron_lm"
     recompute = ledger.flag(f"{block}_recompute_activations")
+    granularity = ledger.choice(f"{block}_recompute_granularity", {"full": "full", "selective": "selective"})
     settings: dict[str, Any] = {
         "parallel.tp": ledger.integer(f"{block}_tp_degree", least=1),
         "parallel.pp": ledger.integer(f"{block}_pp_degree", least=1),
         "training.gradient_accumulation": ledger.integer(f"{block}_num_micro_batches", least=1) or 1,
-        "training.recompute": None if recompute is None else "selective" if recompute else "none",
+        "parallel.cp": ledger.integer(f"{block}_context_parallel_size", least=1),
+        "parallel.ep": ledger.integer(f"{block}_expert_model_parallel_size", least=1),
+        "training.recompute": granularity or (None if recompute is None else "selective" if recompute else "none"),
         "parallel.sequence_parallel": ledger.flag(f"{block}_sequence_parallelism"),
         "parallel.data_parallel": "distributed_optimizer",
         "software": "te",
@@ -151,9 +156,8 @@ def _axes(ledger: Ledger, kind: str) -> dict[str, Any]:
     if sizes["tp"] > 1:
         settings["parallel.tp"] = sizes["tp"]
     if sizes["cp"] > 1:
-        words = {"allgather": "all_gather", "alltoall": "p2p"}  # torch's set_rotate_method: the latter is a ring
         settings["parallel.cp"] = sizes["cp"]
-        settings["parallel.cp_comm_type"] = ledger.choice(f"{block}_cp_comm_strategy", words) or "all_gather"
+        settings["parallel.cp_comm_type"] = ledger.choice(f"{block}_cp_comm_strategy", ROTATE_METHODS) or "all_gather"
     if sizes["sp"] > 1:
         settings |= {"parallel.cp": sizes["sp"], "parallel.cp_comm_type": "a2a"}
     if sizes["dp_replicate"] > 1:
@@ -173,5 +177,5 @@ def _software(ledger: Ledger, precision: str | None) -> dict[str, Any]:
             ledger.refuse("fp8_config.backend", "is not simulated", allowed="TE, AO")
         if library == "te":
             return {"software": {"preset": "te", "fp8_scaling": "delayed"}}
-        return {"software": "te"}
+        return {"software": "flash"}  # torchao, whose scales are current
     return {"software": "compile"} if backend is not None and backend.lower() not in ("no", "false") else {}

@@ -218,11 +218,12 @@ def _zero(ledger: Ledger, stage: int) -> dict[str, Any]:
     elif isinstance(ledger.data[block], dict) and "offload_param" in ledger.data[block]:
         ledger.note(f"{block}.offload_param has no effect at stage {stage}: DeepSpeed reads it at stage 3 only")
     settings["zero.offload_optimizer"] = _offload(ledger, "offload_optimizer", "cpu_offload")
-    for name, plain in (("reduce_scatter", True), ("allgather_partitions", True), ("contiguous_gradients", True)):
-        value = ledger.flag(f"{block}.{name}")
-        if value is not None and value is not plain:
-            ledger.note(f"{block}.{name}: {str(value).lower()} is not simulated: it is taken as {str(plain).lower()}")
-    for name in ("use_multi_rank_bucket_allreduce", "zenflow", "zeropp_loco_param"):
+    for name in ("reduce_scatter", "contiguous_gradients", "use_multi_rank_bucket_allreduce"):
+        if ledger.flag(f"{block}.{name}") is False and (stage < 3 or not name.startswith("use")):
+            settings[f"zero.{name}"] = False
+    if ledger.flag(f"{block}.allgather_partitions") is False:
+        ledger.note(f"{block}.allgather_partitions: false has no effect: DeepSpeed gathers in one collective")
+    for name in ("zenflow", "zeropp_loco_param"):
         if ledger.get(f"{block}.{name}"):
             ledger.note(f"{block}.{name} is not simulated")
     return settings

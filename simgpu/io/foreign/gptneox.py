@@ -175,8 +175,8 @@ def _recompute(ledger: Ledger) -> str | None:
 
 
 def _dropout(ledger: Ledger) -> float | None:
-    rates = [ledger.get(f"{part}_dropout") for part in ("hidden", "attention")]
-    given = [float(rate) for rate in rates if rate is not None]
+    rates = [ledger.number(f"{part}_dropout") for part in ("hidden", "attention")]
+    given = [rate for rate in rates if rate is not None]
     if len({rate > 0 for rate in given}) > 1:
         ledger.note("hidden_dropout and attention_dropout are simulated as one, the larger")
     return max(given) if given else None

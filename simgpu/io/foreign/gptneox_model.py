@@ -105,13 +105,20 @@ def flash_attention(ledger: Ledger) -> bool:
     config = ledger.get("attention_config")
     if config is None:
         return False
-    kinds = {str(kind) for group in config if isinstance(group, list) for kind in (group[0] if group else [])}
+    if not isinstance(config, list):
+        ledger.refuse("attention_config", "is no list of layers")
+    kinds = {str(kind) for group in config if isinstance(group, list) for kind in _kinds(group)}
     strange = sorted(kinds - set(_FULL))
     if strange:
         ledger.refuse(
             "attention_config", f"has layers of {', '.join(strange)}, which are not simulated", allowed=", ".join(_FULL)
         )
     return kinds == {"flash"}
+
+
+def _kinds(group: list[Any]) -> list[Any]:
+    """Return the kinds of a group ``[[kinds], how often]``."""
+    return group[0] if group and isinstance(group[0], list) else []
 
 
 def _ffn(ledger: Ledger, mlp: str, hidden: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,14 @@ from simgpu.io.text_file import read_text
 KIND: Final = "hf-config"
 _TELLING: Final = ("model_type", "architectures", "bert_model_config", "num_hidden_layers", "ffn_embed_dim")
 _LIST: Final = "hf_config"
+DROPOUTS: Final = {
+    "gpt2": ("attn_pdrop", "resid_pdrop", "embd_pdrop"),
+    "opt": ("dropout", "attention_dropout"),
+    "gpt_neox": ("hidden_dropout", "attention_dropout"),
+    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "t5": ("dropout_rate",),
+}
+"""Dropout probabilities by ``model_type`` (huggingface/transformers ``models/<family>/configuration_<family>.py``)."""
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -76,12 +85,35 @@ def read_hf_config(path: Path) -> Reading:
     notes = []
     if file.data.get("quantization_config") is not None:
         notes.append("quantization_config is not simulated: weights and matrix products are in the formats of training")
-    if (file.data.get("num_nextn_predict_layers") or 0) > 0:
+    if file.data.get("num_nextn_predict_layers") not in (None, 0):
         notes.append("num_nextn_predict_layers: multi-token-prediction layers are not built by Transformers, nor here")
     used, idle = _account(file.data)
     return Reading(
         source=path.name, kind=KIND, settings={"model": str(path.absolute())}, used=used, idle=idle, notes=tuple(notes)
     )
+
+
+def config_dropout(config: Mapping[str, Any]) -> float | None:
+    """Return the dropout probability that a model is trained with: the largest one that its configuration gives.
+
+    Parameters
+    ----------
+    config : mapping
+        A ``config.json``.
+
+    Returns
+    -------
+    float or None
+        None where it gives none.
+
+    Examples
+    --------
+    >>> config_dropout({"model_type": "gpt2", "attn_pdrop": 0.0, "resid_pdrop": 0.1}), config_dropout({"n_embd": 1})
+    (0.1, None)
+    """
+    rates = [config.get(name) for name in DROPOUTS.get(str(config.get("model_type")), ())]
+    found = [float(rate) for rate in rates if isinstance(rate, int | float) and 0 <= rate < 1]
+    return max(found, default=None)
 
 
 _USED: Final = (
@@ -97,7 +129,8 @@ _USED: Final = (
     "d_ff",
     "num_layers", "num_heads", "num_decoder_layers", "feed_forward_proj", "image_size", "patch_size", "num_channels",
     "depths",
-    "layer_type", "projection_dim", "vision_config", "text_config", "relative_attention_num_buckets",
+    "layer_type", *(name for names in DROPOUTS.values() for name in names), "projection_dim",
+    "vision_config", "text_config", "relative_attention_num_buckets",
 )  # fmt: skip
 """Keys that decide the dimensions; the others are initialisation, generation of text, or numbers inside kernels."""
 

@@ -6,7 +6,6 @@ Nothing is run. Options: pytorch/pytorch ``torch/distributed/run.py``; deepspeed
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line, taken_apart
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import nccl_settings
+from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.trainer import open_fields, trainer_settings
@@ -30,7 +30,7 @@ _IDLE: Final = (
     "launcher.deepspeed_*", "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*",
     "launcher.use_fsdp", "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python",
     "launcher.gradient_clipping", "launcher.enable_cpu_affinity", "launcher.dynamo_*", "script", "env.*",
-    "launcher.redirects", "launcher.force_multi",
+    "launcher.redirects", "launcher.force_multi", "wrapper.*", "launcher.nnodes", "launcher.n*proc*", "launcher.num_*",
 )  # fmt: skip
 _PRECISIONS: Final = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 
@@ -76,8 +76,10 @@ def read_launch_line(path: Path) -> Reading:
     (16, 4, 'bf16')
     """
     line = find_launch_line(read_text(path, str(path)), path.name)
+    ranks = find_ranks(line, path.name, path.parent)
     data = {
         "launcher": dict(line.options),
+        "wrapper": dict(line.wrapper),
         "script": line.script,
         "args": arguments_mapping(line.arguments),
         "env": dict(line.environment),
@@ -86,49 +88,19 @@ def read_launch_line(path: Path) -> Reading:
     settings: dict[str, Any] = trainer_settings(ledger, "args.")
     settings |= {name: value for name, value in _launched(ledger, line.launcher).items() if value is not None}
     settings |= _environment(ledger)
-    gpus, nodes = _ranks(ledger, line.launcher)
-    settings["cluster.nodes"] = nodes
-    if line.launcher == "python" and gpus is not None and gpus > 1 and "parallel.data_parallel" not in settings:
+    gpus = ranks.gpus
+    settings["cluster.nodes"] = ranks.nodes
+    for key in ranks.used:
+        ledger.get(key)
+    if ranks.open is not None:
+        ledger.open["cluster.gpus"] = ranks.open
+    if not ranks.processes and gpus is not None and gpus > 1 and "parallel.data_parallel" not in settings:
         settings["parallel.data_parallel"] = "dataparallel"
         ledger.note("started with python alone: Transformers then joins the GPUs with torch.nn.DataParallel")
     ledger.idle(*_IDLE)
     if not settings.get("training.precision"):
         return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields(ledger, "args."))
     return ledger.reading(KIND, settings, gpus=gpus)
-
-
-def _ranks(ledger: Ledger, launcher: str) -> tuple[int | None, int | None]:
-    """Return GPUs in all and nodes, as far as the launcher's options say."""
-    visible = ledger.text("env.CUDA_VISIBLE_DEVICES")
-    listed = len(visible.split(",")) if visible and re.fullmatch(r"\d+(,\d+)*", visible.strip(",")) else None
-    if launcher in ("torchrun", "tune", "composer"):
-        nodes = ledger.text("launcher.nnodes")
-        if nodes and ":" in nodes:
-            low, _, high = nodes.partition(":")
-            if low != high:
-                ledger.refuse("launcher.nnodes", "is a range: the number of nodes must be given", fix=f"write {high}")
-            nodes = ledger.data["launcher"]["nnodes"] = low
-        per_node = ledger.text("launcher.nproc_per_node") or ledger.text("launcher.nproc")
-        count = ledger.integer("launcher.nnodes", least=1)
-        if per_node in ("gpu", "auto", None):
-            default = 1 if per_node is None and launcher == "torchrun" else listed
-            return (default and default * (count or 1)), count
-        key = "launcher.nproc_per_node" if "nproc_per_node" in ledger.data["launcher"] else "launcher.nproc"
-        return (ledger.integer(key, least=1) or 1) * (count or 1), count
-    if launcher == "deepspeed":
-        count = ledger.integer("launcher.num_nodes", least=-1)
-        each = ledger.integer("launcher.num_gpus", least=-1)
-        include = ledger.text("launcher.include") or ledger.text("launcher.i")
-        if include:
-            hosts = include.split("@")
-            if all(":" in host for host in hosts):
-                return sum(len(host.split(":")[1].split(",")) for host in hosts), len(hosts)
-        if each is not None and each > 0:
-            return each * max(1, count or 1), count if count and count > 0 else None
-        return (listed if not count or count < 2 else None), count if count and count > 0 else None
-    if launcher == "accelerate":
-        return ledger.integer("launcher.num_processes", least=1), ledger.integer("launcher.num_machines", least=1)
-    return listed, None
 
 
 def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
@@ -154,6 +126,8 @@ def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
             settings["parallel.data_parallel"] = "ddp"
     if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
         ledger.open["config_file"] = ledger.data["script"]
+    if launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
+        ledger.open["job_config_file"] = named
     if launcher == "tune":
         named = ledger.text("args.config")
         if named is not None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.shell import Command, read_commands
+from simgpu.io.foreign.wrappers import unwrap
 
-_WRAPPERS: Final = (
-    "nohup",
-    "time",
-    "env",
-    "exec",
-    "sudo",
-    "srun",
-    "mpirun",
-    "numactl",
-    "setsid",
-    "stdbuf",
-    "uv",
-    "run",
-)
 _PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "run", "composer": None, "swift": None}
 _FLAGS: Final = (
     "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "debug", "standalone", "no_python",
@@ -48,6 +36,12 @@ class LaunchLine:
     arguments : tuple of str
         Of the script.
     environment : mapping
+    wrapped : str
+        ``srun`` or ``mpirun`` where one of them starts the launcher; empty otherwise.
+    wrapper : mapping
+        Its options, as `simgpu.io.foreign.wrappers` names them.
+    variables : mapping
+        All that the script sets, exported or not.
     """
 
     launcher: str
@@ -55,6 +49,9 @@ class LaunchLine:
     script: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    wrapped: str = ""
+    wrapper: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_launch_line(text: str, source: str) -> LaunchLine:
@@ -100,7 +97,7 @@ def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Several values of one option are a list; a lone flag is True.
+        Several values of one option are a list; a lone flag is True; JSON is a mapping.
 
     Examples
     --------
@@ -115,27 +112,38 @@ def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
         option = re.fullmatch(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", word, re.DOTALL)
         if option:
             name, value = option[1].replace("-", "_"), option[2]
-            values = []
+            values: list[str] = []
             while value is None and position < len(arguments) and not _is_option(arguments[position]):
                 values.append(arguments[position])
                 position += 1
-            result[name] = (
-                value if value is not None else True if not values else values[0] if len(values) == 1 else values
-            )
+            value = value if value is not None else True if not values else values[0] if len(values) == 1 else values
+            _put(result, name, _mapping(value))
         elif "=" in word:
-            _put(result, word.lstrip("+~").partition("="))
+            name, _, value = word.lstrip("+~").partition("=")
+            _put(result, name, value)
     return result
 
 
-def _put(result: dict[str, Any], pair: tuple[str, str, str]) -> None:
-    *path, last = pair[0].split(".")
+def _mapping(value: Any) -> Any:
+    """Return JSON as a mapping, as HfArgumentParser takes options that are one; anything else as it is."""
+    if not isinstance(value, str) or not value.startswith("{"):
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    return found if isinstance(found, dict) else value
+
+
+def _put(result: dict[str, Any], name: str, value: Any) -> None:
+    *path, last = name.split(".")
     here = result
     for part in path:
         below = here.setdefault(part, {})
         if not isinstance(below, dict):
             return
         here = below
-    here[last] = pair[2]
+    here[last] = value
 
 
 def _is_option(word: str) -> bool:
@@ -159,7 +167,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
     >>> taken_apart(command).launcher, taken_apart(command).arguments
     ('torchrun', ('-x',))
     """
-    words = _unwrapped(list(command.words))
+    outer = unwrap(command.words)
+    words = list(outer.words)
     if not words:
         return None
     program, rest = words[0].rsplit("/", 1)[-1], words[1:]
@@ -185,19 +194,15 @@ def taken_apart(command: Command) -> LaunchLine | None:
     if not rest:
         return None
     return LaunchLine(
-        launcher=program, options=options, script=rest[0], arguments=tuple(rest[1:]), environment=command.environment
+        launcher=program,
+        options=options,
+        script=rest[0],
+        arguments=tuple(rest[1:]),
+        environment={**command.environment, **outer.environment},
+        wrapped=outer.program,
+        wrapper=outer.options,
+        variables=command.variables,
     )
-
-
-def _unwrapped(words: list[str]) -> list[str]:
-    """Leave out ``srun``, ``nohup`` and the like, with their options, and assignments in front of a command."""
-    while words and (words[0].rsplit("/", 1)[-1] in _WRAPPERS or ("=" in words[0] and not words[0].startswith("-"))):
-        words = words[1:]
-        while words and words[0].startswith("-"):
-            words = words[1:]
-            while words and words[0].isdigit():
-                words = words[1:]
-    return words
 
 
 def _module(module: str, rest: list[str]) -> tuple[str, list[str]]:

@@ -19,6 +19,7 @@ from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
 from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
+from simgpu.io.foreign.ranks import Ranks, find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 
@@ -39,6 +40,7 @@ class _Line:
 
     values: dict[str, Any] = field(default_factory=dict)
     script: str = ""
+    ranks: Ranks | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,7 +93,8 @@ def read_megatron_args(path: Path) -> Reading:
     arguments = MegatronArguments(ledger, {name.replace("_", "-"): f"--{name}" for name in line.values})
     settings = megatron_settings(arguments, bert=_is_bert(arguments, line.script, path))
     settings |= nccl_settings(ledger, "env")
-    gpus, nodes = _ranks(arguments)
+    counted = line.ranks if not arguments.has("nproc-per-node", "nnodes", "actor-num-nodes") else None
+    gpus, nodes = _ranks(arguments) if counted is None else (counted.gpus, counted.nodes)
     settings["cluster.nodes"] = nodes
     ledger.idle(*(f"--{name}" for name in IDLE), *(f"--{name.replace('-', '_')}" for name in IDLE))
     ledger.idle(*(f"env.{name}" for name in IDLE_VARIABLES))
@@ -110,7 +113,8 @@ def _launched(text: str, source: str) -> _Line | None:
         raise
     options = {name.replace("_", "-"): value for name, value in found.options.items()}
     values = options | dict(_named(found.arguments))
-    return _Line(values=values, script=found.script, environment=found.environment)
+    ranks = find_ranks(found, source, None) if found.launcher != "torchrun" else None
+    return _Line(values=values, script=found.script, environment=found.environment, ranks=ranks)
 
 
 def _named(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

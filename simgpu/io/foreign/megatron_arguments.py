@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
@@ -107,7 +108,10 @@ class MegatronArguments:
         text = "" if isinstance(value, bool) or not words else words[0].replace("_", "")
         if re.fullmatch(r"[+-]?\d+(\.0+)?", text) is None and re.fullmatch(r"\d+(\.\d+)?e\+?\d+", text) is None:
             self.refuse(name, "is no whole number")
-        number = int(float(text))
+        size = float(text)
+        if math.isinf(size):
+            self.refuse(name, "is no whole number")
+        number = int(size)
         if number < least:
             self.refuse(name, f"is below {least}")
         return number
@@ -123,9 +127,12 @@ class MegatronArguments:
         if value is None:
             return None
         try:
-            return float(value)
-        except (TypeError, ValueError):
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
             self.refuse(name, "is no number")
+        return number
 
     def text(self, name: str, *, field: str | None = None) -> str | None:
         """Return a word; None where it is absent or empty."""

@@ -15,6 +15,7 @@ from simgpu.io.foreign.vocabulary import DIVISIBLE_BY, padded, tokenizer_vocabul
 GPT_TOKENIZER: Final = "GPT2BPETokenizer"
 BERT_TOKENIZER: Final = "BertWordPieceLowerCase"
 """What pretrain_gpt.py and pretrain_bert.py take where --tokenizer-type is not given (their args_defaults)."""
+_NULL_TOKENIZER: Final = "NullTokenizer"
 _TOWER: Final = "a vision tower beside the language model is not simulated"
 _REFUSED: Final = {
     **dict.fromkeys(("img-h", "patch-dim", "language-model-type", "vision-model-type"), _TOWER),
@@ -225,7 +226,7 @@ def _window(arguments: MegatronArguments) -> int | None:
     if arguments.has("window-size"):
         words = arguments.text("window-size") or ""
         first = words.strip("()[] ").split(",")[0].split()[0]
-        if first.isdigit():
+        if first.isdecimal():
             return int(first) + 1  # tokens to the left, and the token itself
     return arguments.integer("sliding-window", field="model.sliding_window", least=1)
 
@@ -240,7 +241,10 @@ def _vocabulary(arguments: MegatronArguments, tp: int | None, default_tokenizer:
     names = ("tokenizer-type", "tokenizer-model", "tokenizer-name-or-path", "patch-tokenizer-type")
     words = " ".join(filter(None, map(arguments.written, names)))
     words = words or f"{default_tokenizer} {arguments.written('vocab-file')}".strip()
-    vocabulary = arguments.integer("vocab-size", field=field, least=1) or tokenizer_vocabulary(words)
+    vocabulary = arguments.integer("vocab-size", field=field, least=1)
+    if vocabulary is not None and _NULL_TOKENIZER in words:
+        vocabulary += 1  # the token of the end, which comes on top (megatron/core/tokenizers)
+    vocabulary = vocabulary or tokenizer_vocabulary(words)
     extra = arguments.integer("extra-vocab-size", field=field)
     if field in arguments.ledger.open:
         return None

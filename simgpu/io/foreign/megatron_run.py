@@ -17,7 +17,7 @@ from simgpu.io.foreign.megatron_software import megatron_software
 _DROPOUT: Final = 0.1  # of --attention-dropout and --hidden-dropout
 _DTYPES: Final = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _OPTIMIZERS: Final = {"adam": "adamw", "sgd": "sgd", "hybridadam": "adamw", "cpu_adam": "adamw"}
-_CP_COMM: Final = {"p2p": "p2p", "a2a": "a2a", "allgather": "all_gather"}
+CP_COMM_TYPES: Final = {"p2p": "p2p", "a2a": "a2a", "allgather": "all_gather"}
 _OFFLOADS: Final = {
     "cpu-offloading": "activations stay on the GPU here",
     "fine-grained-activation-offloading": "activations stay on the GPU here",
@@ -127,7 +127,7 @@ def _batch(arguments: MegatronArguments) -> dict[str, Any]:
     steps = arguments.text("step-batch-size-schedule")
     if steps is not None and found["training.global_batch_size"] is None:
         last = steps.split()[-1].rpartition(":")[2]
-        if not last.isdigit():
+        if not last.isdecimal():
             arguments.refuse("step-batch-size-schedule", "has no batch size at its end")
         found["training.global_batch_size"] = int(last)
         arguments.note(f"{arguments.key('step-batch-size-schedule')}: its last batch size, {last}, is simulated")
@@ -192,9 +192,9 @@ def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[
     }
     kind = arguments.text("cp-comm-type")
     if kind is not None:
-        if kind not in _CP_COMM:
-            arguments.refuse("cp-comm-type", "is not simulated", allowed=", ".join(_CP_COMM))
-        found["parallel.cp_comm_type"] = _CP_COMM[kind] if cp is None or cp > 1 else None
+        if kind not in CP_COMM_TYPES:
+            arguments.refuse("cp-comm-type", "is not simulated", allowed=", ".join(CP_COMM_TYPES))
+        found["parallel.cp_comm_type"] = CP_COMM_TYPES[kind] if cp is None or cp > 1 else None
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -134,7 +135,7 @@ def _whole(row: Mapping[str, str], names: tuple[str, ...], source: str, line: in
     for name in names:
         text = (row.get(name) or "").strip()
         if text:
-            if not text.isdigit() or int(text) < 1:
+            if re.fullmatch(r"0*[1-9]\d{0,17}", text) is None:
                 raise _refused(source, line, name, f"is no whole number of at least 1: {text}")
             return int(text)
     return None

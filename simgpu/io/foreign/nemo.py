@@ -19,6 +19,7 @@ from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "nemo"
+_FACTOR: Final = r"\s*\d{1,18}(?:\.\d{0,18})?\s*"
 _RENAMED: Final = {
     "num-layers-per-virtual-pipeline-stage": "",
     "num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size",
@@ -183,11 +184,11 @@ def _value(text: str, siblings: Mapping[str, Any], root: Mapping[str, Any], dept
         return match[0] if found is None or isinstance(found, (dict, list)) else str(found)
 
     plain = re.sub(r"\$\{(\.?[\w.]+)\}", name, text)
-    product = re.fullmatch(r"\$\{multiply:([\d.,\s]+)\}", plain)
+    product = re.fullmatch(rf"\$\{{multiply:({_FACTOR}(?:,{_FACTOR})*)\}}", plain)
     if product:
-        number = math.prod(float(part) for part in product[1].split(","))
-        return int(number) if number == int(number) else number
-    return int(plain) if re.fullmatch(r"\d+", plain) else plain
+        number = math.prod((float(part) for part in product[1].split(",")), start=1.0)
+        return int(number) if number.is_integer() else number
+    return int(plain) if re.fullmatch(r"\d{1,18}", plain) else plain
 
 
 def _arguments(ledger: Ledger) -> MegatronArguments:

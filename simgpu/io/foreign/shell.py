@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
+from simgpu.io.foreign.shell_words import Word, statements, without_heredocs
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\+?=)(.*)", re.DOTALL)
 _REFERENCE: Final = re.compile(
@@ -23,12 +24,13 @@ _REFERENCE: Final = re.compile(
 _CONTROL: Final = ("if", "for", "while", "until", "case", "select", "function")
 _CLOSING: Final = ("fi", "done", "esac", "}")
 _INSIDE: Final = ("then", "else", "elif", "do", "{")
-_SBATCH: Final = re.compile(r"^#SBATCH\s+(-{1,2}[\w-]+)[=\s]+(\S+)", re.MULTILINE)
+_SBATCH: Final = re.compile(r"^#SBATCH\s+(?:(--[\w-]+)[=\s]+|(-[Nn])[=\s]*)(\S+)", re.MULTILINE)
 _SLURM: Final = {
-    "--nodes": "SLURM_NNODES", "-N": "SLURM_NNODES", "--gpus-per-node": "SLURM_GPUS_PER_NODE",
-    "--ntasks-per-node": "SLURM_NTASKS_PER_NODE", "--gres": "SLURM_GRES", "-n": "SLURM_NTASKS",
-    "--ntasks": "SLURM_NTASKS",
+    "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "-N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "--gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"), "--ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "--gres": ("SLURM_GPUS_ON_NODE",), "-n": ("SLURM_NTASKS",), "--ntasks": ("SLURM_NTASKS",),
 }  # fmt: skip
+"""Variables of a Slurm job by the option of ``sbatch`` that decides them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,14 @@ class Command:
         Assignments in front of it, and the variables exported before.
     certain : bool
         Whether it stands outside of every ``if``, loop and function.
+    variables : mapping
+        All that is set before, exported or not, Slurm's by ``#SBATCH`` lines too.
     """
 
     words: tuple[str, ...]
     environment: Mapping[str, str]
     certain: bool = True
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -75,18 +80,18 @@ def read_commands(text: str) -> list[Command]:
     ('torchrun', '--nproc_per_node=8', 'train.py', '--bf16', 'True')
     """
     state = _State()
-    for option, value in _SBATCH.findall(text):
-        if option in _SLURM:
-            state.values[_SLURM[option]] = [value]
-            if option in ("--nodes", "-N"):
-                state.values["SLURM_JOB_NUM_NODES"] = [value]
+    for long, short, value in _SBATCH.findall(text):
+        for name in _SLURM.get(long or short, ()):
+            number = value.rpartition(":")[2]  # gpu:a100:8
+            if number.isdigit():
+                state.values[name] = [number]
     commands: list[Command] = []
-    for words in _statements(_without_heredocs(text)):
+    for words in statements(without_heredocs(text)):
         _take(words, state, commands)
     return commands
 
 
-def _take(words: list[_Word], state: _State, commands: list[Command]) -> None:
+def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
     first = words[0].text
     if first in _CONTROL or (len(words) > 1 and words[1].text == "()") or first.endswith("()"):
         state.depth += 1
@@ -114,122 +119,32 @@ def _take(words: list[_Word], state: _State, commands: list[Command]) -> None:
     expanded = [part for word in words for part in _expand(word, state)]
     if expanded:
         environment = {name: " ".join(state.values.get(name, [])) for name in state.exported} | own
-        commands.append(Command(words=tuple(expanded), environment=environment, certain=state.depth == 0))
+        variables = {name: " ".join(values) for name, values in state.values.items()}
+        outer, inner = _inner(expanded)
+        if inner is None:
+            command = Command(
+                words=tuple(expanded), environment=environment, certain=state.depth == 0, variables=variables
+            )
+            commands.append(command)
+            return
+        nested: list[Command] = []
+        for statement in statements(inner):
+            _take(statement, state, nested)
+        commands += [
+            replace(command, words=(*outer, *command.words), environment={**environment, **command.environment})
+            for command in nested
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A word: its raw text, and pieces with the quote that each stood in."""
-
-    pieces: tuple[tuple[str, str], ...]
-    array: tuple[_Word, ...] | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(text for text, _ in self.pieces)
-
-    @property
-    def quoted_first(self) -> bool:
-        return bool(self.pieces) and self.pieces[0][1] != ""
+def _inner(words: list[str]) -> tuple[list[str], str | None]:
+    """Return what stands in front of ``bash -c TEXT``, and the text; None where there is none."""
+    for at, word in enumerate(words[:-2]):
+        if word.rsplit("/", 1)[-1] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", words[at + 1]):
+            return words[:at], words[at + 2]
+    return words, None
 
 
-def _statements(text: str) -> list[list[_Word]]:
-    """Cut a script into words, and words into statements."""
-    statements: list[list[_Word]] = []
-    current: list[_Word] = []
-    arrays: list[tuple[list[_Word], tuple[tuple[str, str], ...]]] = []
-    position, size = 0, len(text)
-    while position < size:
-        character = text[position]
-        if text.startswith(("\\\n", "\\\r\n"), position):
-            position += 2 + (text[position + 1] == "\r")
-        elif character in " \t\r":
-            position += 1
-        elif character == "#":
-            position = _line_end(text, position)
-        elif character in "\n;&|" and not arrays:
-            position += 1
-            if current:
-                statements.append(current)
-                current = []
-        elif character == "\n":
-            position += 1
-        elif character == ")" and arrays:
-            outer, head = arrays.pop()
-            current = [*outer, _Word(pieces=head, array=tuple(current))]
-            position += 1
-        elif character in "<>":  # a redirection, and the file behind it
-            position = re.compile(r"[<>&]+[ \t]*[^\s;|<>()]*").match(text, position).end()  # type: ignore[union-attr]
-        elif character in "()":
-            position += 1
-        else:
-            word, position = _word(text, position)
-            if word.text.isdigit() and text[position : position + 1] in ("<", ">"):
-                continue  # 2> of a redirection
-            if text[position : position + 1] == "(" and word.text.endswith("="):
-                arrays.append((current, word.pieces))
-                current = []
-                position += 1
-            elif text.startswith("()", position):
-                current.append(_Word(pieces=(*word.pieces, ("()", ""))))
-                position += 2
-            else:
-                current.append(word)
-    return [*statements, current] if current else statements
-
-
-def _word(text: str, position: int) -> tuple[_Word, int]:
-    pieces: list[tuple[str, str]] = []
-    while position < len(text):
-        character = text[position]
-        if character in " \t\r\n;|<>)" or (character == "&" and not pieces):
-            break
-        if text.startswith("\\\n", position):
-            position += 2
-        elif character == "\\":
-            pieces.append((text[position + 1 : position + 2], "'"))
-            position += 2
-        elif character == "'":
-            end = text.find("'", position + 1)
-            end = len(text) if end < 0 else end
-            pieces.append((text[position + 1 : end], "'"))
-            position = end + 1
-        elif character == '"':
-            end = position + 1
-            while end < len(text) and text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            pieces.append((text[position + 1 : end].replace("\\\n", "").replace('\\"', '"'), '"'))
-            position = end + 1
-        elif character == "`" or text.startswith(("$(", "${"), position):
-            end = _closing(text, position)
-            pieces.append((text[position:end], ""))
-            position = end
-        elif character == "(":
-            break
-        else:
-            match = re.compile(r"[^\s;|<>()\\'\"`$&]+|[$&]").match(text, position)
-            chunk = match[0] if match else character
-            if chunk == "$" and (name := re.compile(r"\$\w+").match(text, position)):
-                chunk = name[0]
-            pieces.append((chunk, ""))
-            position += len(chunk)
-    return _Word(pieces=tuple(pieces)), position
-
-
-def _closing(text: str, position: int) -> int:
-    if text[position] == "`":
-        end = text.find("`", position + 1)
-        return len(text) if end < 0 else end + 1
-    opening, closing = text[position + 1], {"(": ")", "{": "}"}[text[position + 1]]
-    depth = 0
-    for end in range(position + 1, len(text)):
-        depth += (text[end] == opening) - (text[end] == closing)
-        if depth == 0:
-            return end + 1
-    return len(text)
-
-
-def _assigned(word: _Word, state: _State) -> list[str]:
+def _assigned(word: Word, state: _State) -> list[str]:
     if word.array is not None:
         return [part for inner in word.array for part in _expand(inner, state)]
     name = word.text.partition("=")[0]
@@ -244,7 +159,7 @@ def _join(pieces: list[tuple[str, str]], state: _State) -> str:
     return "".join(text if quote == "'" else _substitute(text, state) for text, quote in pieces)
 
 
-def _expand(word: _Word, state: _State) -> list[str]:
+def _expand(word: Word, state: _State) -> list[str]:
     """Expand one word to the words it becomes: unquoted values are split at blanks, arrays at their elements."""
     array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.text)
     if array and array[1] in state.values:
@@ -278,12 +193,3 @@ def _substitute(text: str, state: _State, depth: int = 0) -> str:
         return match[0] if known is None else " ".join(known)
 
     return text if depth > 8 else _REFERENCE.sub(value, text)
-
-
-def _line_end(text: str, position: int) -> int:
-    end = text.find("\n", position)
-    return len(text) if end < 0 else end
-
-
-def _without_heredocs(text: str) -> str:
-    return re.sub(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?\n\s*\2[ \t]*(?=\n|$)", r"\3", text, flags=re.DOTALL)

@@ -6,12 +6,15 @@ models/llama3/infra/parallelize.py.
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.table import read_table
+from simgpu.io.foreign.accelerate import ROTATE_METHODS
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
@@ -20,9 +23,8 @@ from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
-_ROTATE: Final = {"allgather": "all_gather", "alltoall": "p2p"}
 _OPTIMIZERS: Final = {"adam": "adamw", "adamw": "adamw"}
-_DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
+DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
 _IDLE: Final = (
     "job", "profiling", "metrics", "lr_scheduler", "checkpoint", "validation", "comm", "experimental.custom_*", "debug",
     "optimizer.lr", "optimizer.eps", "optimizer.beta*", "optimizer.weight_decay", "optimizer.early_step_in_backward",
@@ -99,7 +101,7 @@ def read_torchtitan(path: Path) -> Reading:
     expert_tp = ledger.integer(f"{block}.expert_tensor_parallel_degree", least=1)
     settings["parallel.expert_tp"] = expert_tp if expert_tp is not None and expert_tp != tp else None
     if cp > 1:
-        rotate = ledger.choice(f"{pipes}.context_parallel_rotate_method", _ROTATE) or "all_gather"
+        rotate = ledger.choice(f"{pipes}.context_parallel_rotate_method", ROTATE_METHODS) or "all_gather"
         settings["parallel.cp_comm_type"] = rotate
     if ledger.flag(f"{block}.enable_async_tensor_parallel") or ledger.flag("experimental.enable_async_tensor_parallel"):
         if compiled and tp > 1:
@@ -131,18 +133,31 @@ def _model(ledger: Ledger) -> dict[str, Any] | str | None:
     name, flavor = ledger.text("model.name"), ledger.text("model.flavor")
     if name is None or flavor is None:
         return None
-    rows = read_table("torchtitan_models.csv")
-    found = next((row for row in rows if (row["name"], row["flavor"].lower()) == (name, flavor.lower())), None)
-    if found is None:
-        return f"{name} {flavor}"
-    if "=" not in found["model"]:
-        return found["model"]
-    sizes: dict[str, Any] = {pair.split("=")[0]: int(pair.split("=")[1]) for pair in found["model"].split()}
-    every = sizes.pop("dense_every", None)
-    if every is not None:
-        sizes["dense_layers"] = [layer for layer in range(sizes["layers"]) if (layer + 1) % every]
-        ledger.note(f"model {name} {flavor}: attention is over the whole sequence in every layer")
-    return sizes
+    for known, size, model in flavors():
+        if (known, size.lower()) == (name, flavor.lower()):
+            if isinstance(model, dict) and isinstance(model.get("dense_layers"), list):
+                ledger.note(f"model {name} {flavor}: attention is over the whole sequence in every layer")
+            return model
+    return f"{name} {flavor}"
+
+
+def flavors() -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+    """Yield torchtitan's models: name, flavor, and what a scenario calls it, a bundled name or dimensions.
+
+    Examples
+    --------
+    >>> next(flavors())
+    ('llama2', '7B', 'llama-2-7b')
+    """
+    for row in read_table("torchtitan_models.csv"):
+        if "=" not in row["model"]:
+            yield row["name"], row["flavor"], row["model"]
+            continue
+        sizes: dict[str, Any] = {pair.split("=")[0]: int(pair.split("=")[1]) for pair in row["model"].split()}
+        every = sizes.pop("dense_every", None)
+        if every is not None:
+            sizes["dense_layers"] = [layer for layer in range(sizes["layers"]) if (layer + 1) % every]
+        yield row["name"], row["flavor"], sizes
 
 
 def _layers(model: dict[str, Any] | str | None) -> int | None:
@@ -164,7 +179,7 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
     else:
         offload = {}
     if shard == 1 and replicate > 1:
-        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": _DDP_BUCKET_MIB, "parallel.dp": replicate}
+        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": DDP_BUCKET_MIB, "parallel.dp": replicate}
     if shard == 1:
         return {"parallel.data_parallel": "none", "parallel.dp": 1}
     policy = ledger.text(f"{block}.fsdp_reshard_after_forward") or "default"
@@ -194,8 +209,8 @@ def _recompute(ledger: Ledger, layers: int | None, pp: int) -> dict[str, Any]:
         ledger.text("activation_checkpoint.selective_ac_option")
         return {"training.recompute": mode}
     option = ledger.text("activation_checkpoint.selective_ac_option") or "2"
-    every = int(option) if option.isdigit() and int(option) > 0 else 2
-    if not option.isdigit():
+    every = int(option) if re.fullmatch(r"0*[1-9]\d{0,8}", option) else 2
+    if not option.isdecimal():
         ledger.note(
             "selective_ac_option op recomputes every second matrix product and all that is cheap: simulated as the "
             "whole of every second layer"

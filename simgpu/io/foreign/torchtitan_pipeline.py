@@ -103,7 +103,7 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
     found: dict[str, Any] = {"parallel.schedule": name}
     split = ledger.get(f"{pipes}.pipeline_parallel_split_points")
     if isinstance(split, list) and split and layers is not None:
-        borders = [int(str(point).rpartition(".")[2]) for point in split if str(point).rpartition(".")[2].isdigit()]
+        borders = [int(str(point).rpartition(".")[2]) for point in split if str(point).rpartition(".")[2].isdecimal()]
         if len(borders) == len(split):
             edges = [0, *borders, layers]
             found["parallel.layers_per_stage"] = [b - a for a, b in pairwise(edges)]

@@ -58,7 +58,7 @@ IDLE: Final = (
     "conv_template", "model_revision", "low_cpu_mem_usage", "include_*", "skip_memory_metrics",
     "torch_empty_cache*", "model_type", "config_overrides", "keep_linebreaks", "fp16_opt_level", "fp16_backend",
     "half_precision_backend", "fp16_full_eval", "bf16_full_eval", "optim_args", "optim_target_modules",
-    "neftune_noise_alpha", "padding_side", "ddp_broadcast_buffers", "full_determinism", "log_*", "wandb_*",
+    "neftune_noise_alpha", "padding_side", "full_determinism", "log_*", "wandb_*",
     "rope_scaling", "ignore_data_skip", "label_*", "chat_template", "lora_task_type", "lora_bias", "bias",
     "use_rslora", "use_dora", "bnb_4bit_*", "gradient_clipping", "dataset_text_field", "completion_only_loss",
     "assistant_only_loss", "packing", "sample_packing", "eval_packing", "train_on_inputs", "max_steps",
@@ -142,6 +142,8 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
         "training.recompute": None if checkpointing is None else "full" if checkpointing else "none",
         "ddp.bucket_cap_mb": ledger.integer(f"{at}ddp_bucket_cap_mb", least=1),
         "ddp.find_unused_parameters": ledger.flag(f"{at}ddp_find_unused_parameters"),
+        "ddp.broadcast_buffers": ledger.flag(f"{at}ddp_broadcast_buffers"),
+        "ddp.static_graph": ledger.flag(f"{at}ddp_static_graph"),
     }
     settings |= {key: value for key, value in _optimizer(ledger, at).items() if value is not None}
     settings |= lora(ledger, at)
@@ -269,6 +271,8 @@ def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
         (word for word in words if word in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard")), None
     )
     given = ledger.integer(f"{at}fsdp_version", least=1)
+    if given is None and "true" in words:
+        given = 2  # ``fsdp`` as a truth value came with Transformers 5, whose default it is
     settings = read_fsdp(ledger, block, version=given, strategy=strategy)
     if "offload" in words:
         settings["fsdp.cpu_offload"] = True

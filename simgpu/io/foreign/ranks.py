@@ -1,0 +1,257 @@
+"""How many GPUs a launch line starts processes on, and on how many nodes.
+
+Options and variables: pytorch/pytorch ``torch/distributed/run.py``; deepspeedai/DeepSpeed ``deepspeed/launcher``;
+huggingface/accelerate ``src/accelerate/commands/launch.py``; hiyouga/LLaMA-Factory ``src/llamafactory/launcher.py``;
+the manuals of Slurm's ``srun`` and ``sbatch`` and of Open MPI's and MPICH's ``mpirun``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.launch_words import LaunchLine
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.text_file import read_text
+from simgpu.io.user_path import is_readable, user_path
+
+_ALL: Final = ("gpu", "auto")
+"""--nproc_per_node of torchrun for as many processes as a node has GPUs."""
+_GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
+_NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES")
+_SLOTS: Final = re.compile(r"^\s*([^\s#]+)\s+slots\s*=\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """What a launch line says about processes.
+
+    Parameters
+    ----------
+    gpus, nodes : int or None
+        In all; None where the line does not tell.
+    open : str or None
+        The words that hold the number, where it is a variable which the script does not set.
+    processes : bool
+        Whether each GPU has its own process; otherwise one process has all GPUs that it sees.
+    used : tuple of str
+        Keys of the line's parts that told, such as ``launcher.nnodes``.
+    """
+
+    gpus: int | None = None
+    nodes: int | None = None
+    open: str | None = None
+    processes: bool = True
+    used: tuple[str, ...] = ()
+
+
+def find_ranks(line: LaunchLine, source: str, folder: Path | None = None) -> Ranks:
+    """Count GPUs and nodes.
+
+    Parameters
+    ----------
+    line : LaunchLine
+    source : str
+        Name of the file for messages.
+    folder : Path, optional
+        Where a hostfile may lie.
+
+    Returns
+    -------
+    Ranks
+
+    Raises
+    ------
+    ScenarioError
+        For what is neither a number nor a variable, and for a range of nodes.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.launch_words import find_launch_line
+    >>> texts = ["torchrun --nnodes 2 --nproc-per-node 8 t.py", "srun -N 2 --ntasks-per-node 4 python t.py",
+    ...          "mpirun -np 16 python t.py", "deepspeed --include a:0,1@b:0-3 t.py"]
+    >>> [(r.gpus, r.nodes) for text in texts for r in [find_ranks(find_launch_line(text, "x.sh"), "x.sh")]]
+    [(16, 2), (8, 2), (16, None), (6, 2)]
+    """
+    return _Count(line, source, folder).ranks()
+
+
+class _Count:
+    def __init__(self, line: LaunchLine, source: str, folder: Path | None) -> None:
+        self.line = line
+        self.folder = folder
+        self.open: str | None = None
+        parts = {"launcher": dict(line.options), "wrapper": dict(line.wrapper), "env": dict(line.environment)}
+        self.ledger = Ledger(Document(source=source, data=parts))
+
+    def ranks(self) -> Ranks:
+        counters = {"torchrun": self._torchrun, "tune": self._torchrun, "composer": self._torchrun,
+                    "deepspeed": self._deepspeed, "accelerate": self._accelerate}  # fmt: skip
+        gpus, nodes = counters.get(self.line.launcher, self._plain)()
+        processes = True
+        if gpus is None and nodes is None and self.line.launcher not in counters and self.open is None:
+            gpus = self._visible()
+            processes = self.line.launcher != "python"
+        used = tuple(dict.fromkeys(key for key in self.ledger.reading("", {}).used))
+        return Ranks(gpus=gpus, nodes=nodes, open=self.open, processes=processes, used=used)
+
+    def _torchrun(self) -> tuple[int | None, int | None]:
+        nodes, per_node = self._nodes("launcher.nnodes"), self._word("launcher", "nproc_per_node", "nproc", "n")
+        if per_node is None:
+            total = self._integer("launcher", "world_size")  # composer
+            if total is not None:
+                return total, nodes
+            each = self._visible() if self.line.launcher != "torchrun" else 1
+        elif per_node[1] in _ALL:
+            each = self._visible() or self._variable(*_GPUS_OF_A_NODE)
+        else:
+            each = self._number(*per_node)
+        return (None if each is None else each * (nodes or 1)) if self.open is None else None, nodes
+
+    def _nodes(self, key: str) -> int | None:
+        """Return --nnodes, which may be a range with one number in it."""
+        word = self.ledger.raw(key)
+        low, colon, high = str(word or "").partition(":")
+        if colon and low == high:
+            self.ledger.get(key)
+            return int(low) if low.isdecimal() else None
+        if colon:
+            self.ledger.refuse(key, "is a range: the number of nodes must be given", fix=f"write {high}")
+        if word is None:
+            return None
+        if self._is_variable(word):
+            found = self._integer("wrapper", "nodes") or self._variable(*_NODE_COUNTS)
+            if found is not None:
+                self.ledger.get(key)
+                return found
+        return self._number(key, word)
+
+    def _deepspeed(self) -> tuple[int | None, int | None]:
+        include = self._word("launcher", "include", "i")
+        if include is not None:
+            self.ledger.get(include[0])
+            hosts = str(include[1]).split("@")
+            slots = [_slots(host.partition(":")[2]) for host in hosts]
+            return (None if None in slots else sum(filter(None, slots))), len(hosts)
+        nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
+        if each is None and self.open is None:
+            listed = self._hostfile()
+            if listed:
+                counts = listed[: nodes or len(listed)]
+                return sum(counts), len(counts)
+            each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
+        return (None if each is None or self.open else each * (nodes or 1)), nodes
+
+    def _hostfile(self) -> list[int]:
+        named = self._word("launcher", "hostfile", "H")
+        if named is None or self.folder is None:
+            return []
+        path = self.folder / user_path(str(named[1]))
+        if not is_readable(path):
+            return []
+        self.ledger.get(named[0])
+        return [int(slots) for _, slots in _SLOTS.findall(read_text(path, path.name))]
+
+    def _accelerate(self) -> tuple[int | None, int | None]:
+        nodes, gpus = self._integer("launcher", "num_machines"), self._integer("launcher", "num_processes")
+        listed = self._word("launcher", "gpu_ids")
+        if gpus is None and self.open is None and listed is not None and re.fullmatch(r"\d+(,\d+)*", str(listed[1])):
+            self.ledger.get(listed[0])
+            gpus = len(str(listed[1]).split(",")) * (nodes or 1)
+        return gpus, nodes
+
+    def _plain(self) -> tuple[int | None, int | None]:
+        """Count what ``srun`` or ``mpirun`` starts, or what the script's variables say."""
+        if self.line.wrapped:
+            return self._wrapped()
+        each, nodes = self._integer("env", "NPROC_PER_NODE"), self._integer("env", "NNODES")
+        if each is not None or nodes is not None:
+            each = each or self._visible()
+            return (None if each is None else each * (nodes or 1)), nodes
+        total = self._variable("WORLD_SIZE")
+        per_node, count = self._variable(*_GPUS_OF_A_NODE), self._variable(*_NODE_COUNTS)
+        if total is not None and total > 1:
+            return total, count if count is not None and total % count == 0 else None
+        if per_node is not None and count is not None:
+            return per_node * count, count
+        return None, None
+
+    def _wrapped(self) -> tuple[int | None, int | None]:
+        total, per_node = self._integer("wrapper", "tasks"), self._integer("wrapper", "per_node")
+        nodes = self._integer("wrapper", "nodes") if self.line.wrapped == "srun" else None
+        mapped = re.match(r"ppr:(\d+):node", str(self.ledger.raw("wrapper.map_by") or ""))
+        if mapped and per_node is None:
+            self.ledger.get("wrapper.map_by")
+            per_node = int(mapped[1])
+        hosts = self._word("wrapper", "hosts")
+        if nodes is None and hosts is not None:
+            self.ledger.get(hosts[0])
+            listed = str(hosts[1]).split(",")
+            slots = [int(slot) for host in listed if (slot := host.rpartition(":")[2]).isdecimal() and ":" in host]
+            nodes = len(listed)
+            total = sum(slots) if total is None and len(slots) == nodes else total
+        if self.line.wrapped == "srun":
+            per_node = per_node or self._variable("SLURM_NTASKS_PER_NODE")
+            nodes = nodes or self._variable("SLURM_NNODES")
+            if total is None and (nodes is None or per_node is None):
+                total = self._variable("SLURM_NTASKS")
+        if self.open is not None:
+            return None, nodes
+        if total is None and per_node is not None:
+            return per_node * (nodes or 1), nodes
+        if total is not None and nodes is None and per_node is not None and total % per_node == 0:
+            nodes = total // per_node
+        return total, nodes
+
+    def _visible(self) -> int | None:
+        key = "env.CUDA_VISIBLE_DEVICES"
+        listed = str(self.ledger.raw(key) or "").strip(" ,")
+        if not re.fullmatch(r"\d+(\s*,\s*\d+)*", listed):
+            return None
+        self.ledger.get(key)
+        return len(listed.split(","))
+
+    def _word(self, part: str, *names: str) -> tuple[str, Any] | None:
+        """Return the first of some options that is given, with its key."""
+        for name in names:
+            value = self.ledger.raw(f"{part}.{name}")
+            if value is not None and value is not True:
+                return f"{part}.{name}", value
+        return None
+
+    def _integer(self, part: str, *names: str) -> int | None:
+        found = self._word(part, *names)
+        return None if found is None else self._number(*found)
+
+    def _number(self, key: str, value: Any) -> int | None:
+        """Return a number of at least 1; -1, which DeepSpeed takes for all, and variables are None."""
+        if self._is_variable(value):
+            self.ledger.get(key)
+            name = key.partition(".")[2]
+            self.open = f"{'-' if len(name) == 1 else '--'}{name} {value}"
+            return None
+        number = self.ledger.integer(key, least=-1)
+        return None if number is None or number < 0 else self.ledger.integer(key, least=1)
+
+    def _variable(self, *names: str) -> int | None:
+        """Return the first of the script's own variables that holds a number; ``a100:4`` counts four."""
+        for name in names:
+            text = str(self.line.variables.get(name, "")).rpartition(":")[2]
+            if re.fullmatch(r"0*[1-9]\d{0,8}", text):
+                return int(text)
+        return None
+
+    @staticmethod
+    def _is_variable(value: Any) -> bool:
+        return isinstance(value, str) and bool(re.search(r"\$[\w{(]|`|<\w", value))
+
+
+def _slots(text: str) -> int | None:
+    """Return how many slots ``0,1`` or ``0-3`` are; None for none."""
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        return None
+    ends = [part.partition("-") for part in text.split(",")]
+    return sum(int(high or low) - int(low) + 1 for low, _, high in ends)

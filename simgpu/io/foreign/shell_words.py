@@ -1,0 +1,158 @@
+"""Words and statements of a shell script, before anything in them is expanded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word: its raw text, and pieces with the quote that each stood in."""
+
+    pieces: tuple[tuple[str, str], ...]
+    array: tuple[Word, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The word without its quotes, nothing expanded."""
+        return "".join(text for text, _ in self.pieces)
+
+    @property
+    def quoted_first(self) -> bool:
+        """Whether it starts with a quote: then it is a word even when it is empty."""
+        return bool(self.pieces) and self.pieces[0][1] != ""
+
+
+def statements(text: str) -> list[list[Word]]:
+    """Cut a script into words, and words into statements; redirections are left out.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    list of list of Word
+
+    Examples
+    --------
+    >>> [[word.text for word in words] for words in statements("A=1 run 'x y' > log; next")]
+    [['A=1', 'run', 'x y'], ['next']]
+    """
+    found: list[list[Word]] = []
+    current: list[Word] = []
+    arrays: list[tuple[list[Word], tuple[tuple[str, str], ...]]] = []
+    position, size = 0, len(text)
+    while position < size:
+        character = text[position]
+        if text.startswith(("\\\n", "\\\r\n"), position):
+            position += 2 + (text[position + 1] == "\r")
+        elif character in " \t\r":
+            position += 1
+        elif character == "#":
+            position = _line_end(text, position)
+        elif character in "\n;&|" and not arrays:
+            position += 1
+            if current:
+                found.append(current)
+                current = []
+        elif character == "\n":
+            position += 1
+        elif character == ")" and arrays:
+            outer, head = arrays.pop()
+            current = [*outer, Word(pieces=head, array=tuple(current))]
+            position += 1
+        elif character in "<>":  # a redirection, and the file behind it
+            position = re.compile(r"[<>&]+[ \t]*[^\s;|<>()]*").match(text, position).end()  # type: ignore[union-attr]
+        elif character in "()":
+            position += 1
+        else:
+            word, position = _word(text, position)
+            if word.text.isdigit() and text[position : position + 1] in ("<", ">"):
+                continue  # 2> of a redirection
+            if text[position : position + 1] == "(" and word.text.endswith("="):
+                arrays.append((current, word.pieces))
+                current = []
+                position += 1
+            elif text.startswith("()", position):
+                current.append(Word(pieces=(*word.pieces, ("()", ""))))
+                position += 2
+            else:
+                current.append(word)
+    return [*found, current] if current else found
+
+
+def _word(text: str, position: int) -> tuple[Word, int]:
+    pieces: list[tuple[str, str]] = []
+    while position < len(text):
+        character = text[position]
+        if character in " \t\r\n;|<>)" or (character == "&" and not pieces):
+            break
+        if text.startswith("\\\n", position):
+            position += 2
+        elif character == "\\":
+            pieces.append((text[position + 1 : position + 2], "'"))
+            position += 2
+        elif character == "'":
+            end = text.find("'", position + 1)
+            end = len(text) if end < 0 else end
+            pieces.append((text[position + 1 : end], "'"))
+            position = end + 1
+        elif character == '"':
+            end = position + 1
+            while end < len(text) and text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            pieces.append((text[position + 1 : end].replace("\\\n", "").replace('\\"', '"'), '"'))
+            position = end + 1
+        elif character == "`" or text.startswith(("$(", "${"), position):
+            end = _closing(text, position)
+            pieces.append((text[position:end], ""))
+            position = end
+        elif character == "(":
+            break
+        else:
+            match = re.compile(r"[^\s;|<>()\\'\"`$&]+|[$&]").match(text, position)
+            chunk = match[0] if match else character
+            if chunk == "$" and (name := re.compile(r"\$\w+").match(text, position)):
+                chunk = name[0]
+            pieces.append((chunk, ""))
+            position += len(chunk)
+    return Word(pieces=tuple(pieces)), position
+
+
+def _closing(text: str, position: int) -> int:
+    if text[position] == "`":
+        end = text.find("`", position + 1)
+        return len(text) if end < 0 else end + 1
+    opening, closing = text[position + 1], {"(": ")", "{": "}"}[text[position + 1]]
+    depth = 0
+    for end in range(position + 1, len(text)):
+        depth += (text[end] == opening) - (text[end] == closing)
+        if depth == 0:
+            return end + 1
+    return len(text)
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+def without_heredocs(text: str) -> str:
+    r"""Leave out the texts that a script writes into files or feeds to commands.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> without_heredocs("cat <<EOF > x\na\nEOF\nls")
+    'cat  > x\nls'
+    """
+    return re.sub(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?\n\s*\2[ \t]*(?=\n|$)", r"\3", text, flags=re.DOTALL)

@@ -1,0 +1,1 @@
+"""Launch files for other programs: what ``simgpu.io.foreign`` reads, written."""
