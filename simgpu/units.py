@@ -13,6 +13,10 @@ from typing import Final
 
 from simgpu.errors import SimGPUError
 
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+"""Bytes; memory is counted in these, everything else in powers of ten."""
+
 # Bits and bytes differ only by the case of one letter, so case is never guessed.
 _BANDWIDTH: Final[Mapping[str, Decimal]] = {
     prefix + spelling: Decimal(scale) / divisor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from typing import Annotated
@@ -36,12 +37,22 @@ _Json = Annotated[
         "--json", metavar="PATH", help="Write the numbers as JSON; - is standard output, tables go to stderr."
     ),
 ]
+_Png = Annotated[
+    str | None, typer.Option("--png", metavar="PATH", help="Draw the timeline as PNG; needs the static extra.")
+]
+_Svg = Annotated[
+    str | None, typer.Option("--svg", metavar="PATH", help="Draw the timeline as SVG; needs the static extra.")
+]
 _Rank = Annotated[int | None, typer.Option("--rank", metavar="R", help="Show this rank's own step as well.")]
 _Advice = Annotated[
     bool | None,
     typer.Option("--advice/--no-advice", help="Try the usual levers on runs that disappoint; small ones by default."),
 ]
 _NoFold = Annotated[bool, typer.Option("--no-fold", help="Simulate every rank, even those proved alike.")]
+
+# Nearly all objects of a command live to its end. Python looks for cycles among them after every 700 new ones, which
+# takes a tenth of a short command's time; after this many it takes nothing, and still bounds what a long one holds.
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
 def _version(wanted: bool) -> None:
@@ -66,6 +77,8 @@ def run(
     html: _Html = None,
     no_html: _NoHtml = False,
     json: _Json = None,
+    png: _Png = None,
+    svg: _Svg = None,
     rank: _Rank = None,
     no_fold: _NoFold = False,
     what_if: Annotated[
@@ -80,7 +93,9 @@ def run(
     advice: _Advice = None,
 ) -> None:
     """Simulate a scenario; with variants, compare them. Writes ./<scenario>.html."""
-    _play([file], set_, html, no_html, json, rank, no_fold, what_if=what_if, gains=not no_what_if, advice=advice)
+    pictures = (png, svg)
+    gains = not no_what_if
+    _play([file], set_, html, no_html, json, rank, no_fold, pictures, what_if=what_if, gains=gains, advice=advice)
 
 
 @app.command()
@@ -90,12 +105,14 @@ def compare(
     html: _Html = None,
     no_html: _NoHtml = False,
     json: _Json = None,
+    png: _Png = None,
+    svg: _Svg = None,
     rank: _Rank = None,
     no_fold: _NoFold = False,
     advice: _Advice = None,
 ) -> None:
     """Simulate several scenarios and lay all their cases side by side. Writes ./compare.html."""
-    _play(files, set_, html, no_html, json, rank, no_fold, advice=advice)
+    _play(files, set_, html, no_html, json, rank, no_fold, (png, svg), advice=advice)
 
 
 @app.command()
@@ -156,14 +173,26 @@ def search(
         str | None,
         typer.Option("--journal", metavar="PATH", help="Keep finished simulations here, and go on from them."),
     ] = None,
+    html: _Html = None,
+    no_html: _NoHtml = False,
     json: _Json = None,
     no_fold: _NoFold = False,
 ) -> None:
-    """Find the fastest strategy that fits, for a fixed model, cluster and global batch."""
+    """Find the fastest strategy that fits, for a fixed model, cluster and batch. Writes ./<scenario>.search.html."""
     with guarded():
         from simgpu.cli.search import search_command
 
-        search_command(file, overrides=set_ or (), out=out, jobs=jobs, journal=journal, json=json, fold=not no_fold)
+        search_command(
+            file,
+            overrides=set_ or (),
+            out=out,
+            jobs=jobs,
+            journal=journal,
+            html=html,
+            no_html=no_html,
+            json=json,
+            fold=not no_fold,
+        )
 
 
 @app.command()
@@ -307,7 +336,18 @@ def ops(
     ] = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="fp32, tf32, bf16, fp16 or fp8.")] = "bf16",
     causal: Annotated[bool, typer.Option("--causal/--no-causal", help="Mask of --attention.")] = True,
-    backward: Annotated[bool, typer.Option("--backward", help="--attention's backward kernel.")] = False,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="The backward pass of --attention, or both gradients of --gemm.")
+    ] = False,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel",
+            metavar="NAME",
+            help="Kernel of --attention, such as flash-3 or cudnn.",
+            show_default="flash-2, or the GPU's first",
+        ),
+    ] = None,
     rates: Annotated[
         str | None,
         typer.Option(
@@ -328,6 +368,7 @@ def ops(
         str | None, typer.Option("--csv", metavar="PATH", help="Write a table to fill in, for costs: {table: PATH}.")
     ] = None,
     json: _Json = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Print every column, however narrow the terminal.")] = False,
 ) -> None:
     """List every op of a scenario's step with what limits it; price one op (--gemm); or compare a table (--table)."""
     with guarded():
@@ -340,10 +381,11 @@ def ops(
             dtype=dtype,
             causal=causal,
             backward=backward,
+            kernel=kernel,
             rates=rates,
             power_cap=power_cap,
         )
-        ops_command(scenario, one, overrides=set_ or (), table=table, csv=csv, json=json)
+        ops_command(scenario, one, overrides=set_ or (), table=table, csv=csv, json=json, wide=wide)
 
 
 @app.command()
@@ -401,10 +443,16 @@ def import_(
 def export(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a bundled one.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="perfetto (one file) or kineto (a file per rank).")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="A trace: perfetto (one file) or kineto (a file per rank); "
+            "launch files: deepspeed, accelerate, torchrun, megatron or torchtitan.",
+        ),
     ] = "perfetto",
     out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="PATH", help="File of perfetto, folder of kineto.")
+        str | None, typer.Option("--out", "-o", metavar="PATH", help="File of perfetto, folder of the others.")
     ] = None,
     case: Annotated[
         str | None, typer.Option("--case", metavar="NAME", help="Which of the scenario's variants.")
@@ -417,7 +465,7 @@ def export(
         bool, typer.Option("--all-ranks", help="Every rank, also of large jobs, whose alike ranks share a file.")
     ] = False,
 ) -> None:
-    """Write a simulated step as a trace: for ui.perfetto.dev, or as the PyTorch profiler does."""
+    """Write a simulated step as a trace, for ui.perfetto.dev or as the PyTorch profiler does; or its launch files."""
     with guarded():
         from simgpu.cli.export import export_command
 
@@ -485,6 +533,7 @@ def _play(
     json: str | None,
     rank: int | None,
     no_fold: bool,
+    pictures: tuple[str | None, str | None],
     *,
     what_if: str | None = None,
     gains: bool = False,
@@ -499,6 +548,8 @@ def _play(
             html=html,
             no_html=no_html,
             json=json,
+            png=pictures[0],
+            svg=pictures[1],
             rank=rank,
             fold=not no_fold,
             what_if=what_if,
@@ -512,6 +563,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a traceback
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     with guarded():
         app(prog_name="simgpu")
 

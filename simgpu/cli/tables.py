@@ -85,7 +85,7 @@ def print_report(reports: Sequence[Report], console: Console, *, title: str, ran
             console.print(Text(f"{report.name}: {'; '.join(report.disappointments)}; {told}"))
     for report in reports:
         if report.op_table is not None:
-            console.print(Text(f"{report.name}: {report.op_table}; the rest from the model"))
+            console.print(Text(f"{report.name}: {report.op_table}"))
     for report in reports:
         for warning in report.warnings:
             console.print(Text.assemble(("warning: ", "yellow"), f"{report.name}: {warning}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
 from typing import Final
@@ -43,8 +44,9 @@ def slowness(gpus: int) -> float:
 def slowest_gpu(gpu: Gpu, gpus: int) -> Gpu:
     """Return the device at the matrix rate of the slowest of so many.
 
-    Matrix products run into the power limit, and chips differ in how fast they are there; what memory limits differs
-    by about 1 %, which is left out.
+    Matrix products run into the power limit, and chips differ in how fast they are there. A training step keeps a card
+    at its limit, whose control is slower than any kernel, so that the clock that the limit leaves it is that of every
+    product, short ones too. What memory limits differs by about 1 %, which is left out.
 
     Parameters
     ----------
@@ -64,4 +66,6 @@ def slowest_gpu(gpu: Gpu, gpus: int) -> Gpu:
     >>> slowest_gpu(a100, 1) is a100, round(slowest_gpu(a100, 512).gemm_tflops / a100.gemm_tflops, 3)
     (True, 0.957)
     """
-    return gpu if gpus < 2 else at_rate(gpu, gpu.gemm_tflops / (1 + slowness(gpus)))
+    if gpus < 2:
+        return gpu
+    return replace(at_rate(gpu, gpu.gemm_tflops / (1 + slowness(gpus))), power_share=gpu.power_share)

@@ -9,11 +9,11 @@ from typing import Final
 from simgpu.io.chrome_trace import event, microseconds, quoted, write_trace
 from simgpu.metrics.activity import Bar
 from simgpu.metrics.link_rates import link_rates
-from simgpu.metrics.memory import GIB
 from simgpu.metrics.memory_by_category import memory_by_category
 from simgpu.metrics.report import RankReport, Report
 from simgpu.metrics.trace_slices import Slice, trace_slices
 from simgpu.timeline import Timeline
+from simgpu.units import GIB
 
 _LINK_COUNTERS: Final = 64  # the busiest; more tracks than that hide each other
 

@@ -31,11 +31,14 @@ class YamlFile:
         Plain dicts, lists, strings, numbers, booleans and None.
     lines : mapping of path to int
         One-based line of each key and list item, by path: ``("cluster", "gpus")``.
+    text : str
+        As it was read.
     """
 
     source: str
     data: dict[str, Any]
     lines: Mapping[FieldPath, int] = field(default_factory=dict)
+    text: str = field(default="", repr=False, compare=False)
 
     def line(self, path: FieldPath) -> int | None:
         r"""Line of a field, or of the nearest field around it that the file has.
@@ -118,7 +121,7 @@ def parse_yaml(text: str, source: str) -> YamlFile:
         raise _refuse(source, _line(node), f"holds {_kind(node)}, not a mapping", fix="write fields as 'name: value'")
     reader = _Reader(source)
     data = reader.value(node, (), ())
-    return YamlFile(source=source, data=data, lines=reader.lines)
+    return YamlFile(source=source, data=data, lines=reader.lines, text=text)
 
 
 def parse_yaml_value(text: str, source: str) -> Any:

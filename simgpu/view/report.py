@@ -11,7 +11,7 @@ from pathlib import Path
 from simgpu.metrics.assumption import Assumption
 from simgpu.metrics.report import Report
 from simgpu.units import format_count
-from simgpu.view import basis, breakdown, gantt, table
+from simgpu.view import advice, basis, breakdown, gantt, table
 from simgpu.view.figure import LABEL_CHARACTERS, Spec, left_margin, shorten
 from simgpu.view.figures import FIGURES
 from simgpu.view.page import document, slot, tools
@@ -39,6 +39,10 @@ _MEMORY = "Memory held by a GPU over the same step, one curve for each class of 
 _LINKS = (
     "How full the busiest link of each kind is, over the same step: what it carries of what it can. Where a link is "
     "full, more bandwidth would help; where it is busy but not full, NCCL or latency holds the transfers."
+)
+_ADVICE = (
+    "What disappoints about a run, and what the usual levers would give it: each is the scenario with some fields "
+    "changed, simulated whole. Most tokens per second first."
 )
 _SCENARIO = "What was asked for, as it was read. Copy it, change a field and run it again."
 _ASSUMED = (
@@ -114,6 +118,7 @@ def html(
         ("Communication", _TRANSFERS, table.transfers(reports)),
         *([("Critical path", _PATH, slot("path") + _paths(reports))] if paths else []),
         *([("What if", _WHAT_IF, table.gains(reports))] if any(report.what_ifs for report in reports) else []),
+        *([("What would help", _ADVICE, advice.table(reports))] if any(r.disappointments for r in reports) else []),
         *([("Scenario", _SCENARIO, basis.scenario(scenarios))] if scenarios else []),
         ("Assumptions", _ASSUMED if rests else "", rests or _assumptions(reports)),
     ]

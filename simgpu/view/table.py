@@ -43,24 +43,24 @@ def summary(reports: Sequence[Report]) -> str:
     rows = []
     for report in reports:
         cells = [
-            _cell(html.escape(report.name), "name"),
-            _cell(f"{report.gpus:,}"),
-            _cell(format_time(report.step_time_ns)),
-            _cell(f"{report.tokens_per_s:,.0f}" if report.tokens_per_s else "–"),
-            _cell(f"{report.tokens_per_s_per_gpu:,.0f}" if report.tokens_per_s else "–"),
-            _cell(_percent(report.mfu) if report.mfu else "–"),
-            _cell(_bubble(report)),
-            _cell(_percent(report.overlap_ratio) if report.transfers else "none sent"),
-            _cell(format_bytes(report.peak_memory_bytes), "" if report.fits else "bad"),
-            _cell(format_bytes(report.capacity_bytes)),
-            _cell("fits", "good") if report.fits else _cell("OUT OF MEMORY", "bad"),
+            cell(html.escape(report.name), "name"),
+            cell(f"{report.gpus:,}"),
+            cell(format_time(report.step_time_ns)),
+            cell(f"{report.tokens_per_s:,.0f}" if report.tokens_per_s else "–"),
+            cell(f"{report.tokens_per_s_per_gpu:,.0f}" if report.tokens_per_s else "–"),
+            cell(_percent(report.mfu) if report.mfu else "–"),
+            cell(_bubble(report)),
+            cell(_percent(report.overlap_ratio) if report.transfers else "none sent"),
+            cell(format_bytes(report.peak_memory_bytes), "" if report.fits else "bad"),
+            cell(format_bytes(report.capacity_bytes)),
+            cell("fits", "good") if report.fits else cell("OUT OF MEMORY", "bad"),
         ]
         if priced:
-            cells += [_cell(_number(report.hours)), _cell(_number(report.gpu_hours))]
+            cells += [cell(_number(report.hours)), cell(_number(report.gpu_hours))]
         if paid:
-            cells.append(_cell(_number(report.cost)))
+            cells.append(cell(_number(report.cost)))
         rows.append("".join(cells))
-    return _table(heads, rows)
+    return grid(heads, rows)
 
 
 def gains(reports: Sequence[Report]) -> str:
@@ -81,14 +81,14 @@ def gains(reports: Sequence[Report]) -> str:
     """
     heads = ("variant", "change", "step time", "of the step")
     rows = [
-        _cell(html.escape(report.name), "name")
-        + _cell(html.escape(gain.words), "left")
-        + _cell(format_time(gain.step_time_ns))
-        + _cell(gain.percent)
+        cell(html.escape(report.name), "name")
+        + cell(html.escape(gain.words), "left")
+        + cell(format_time(gain.step_time_ns))
+        + cell(gain.percent)
         for report in reports
         for gain in report.what_ifs
     ]
-    return _table(heads, rows, left=(0, 1))
+    return grid(heads, rows, left=(0, 1))
 
 
 def transfers(reports: Sequence[Report]) -> str:
@@ -124,7 +124,7 @@ def transfers(reports: Sequence[Report]) -> str:
             )
             for one, ranks in ranked[:_MOST_TRANSFERS]
         ]
-        body = _table(heads, rows, left=(0, 1, 2, 3, 10, 11)) if rows else ""
+        body = grid(heads, rows, left=(0, 1, 2, 3, 10, 11)) if rows else ""
         if len(ranked) > _MOST_TRANSFERS:
             body += f"<p class=how>{len(ranked) - _MOST_TRANSFERS} shorter ones left out.</p>"
         opened = " open" if number == 0 or len(reports) <= 2 else ""
@@ -156,18 +156,18 @@ def _transfer(one: TransferReport, ranks: list[int], hidden: str) -> str:
     source = html.escape(_SOURCES.get(one.source, one.source))
     return "".join(
         (
-            _cell(html.escape(one.kind.replace("_", "-"))),
-            _cell(html.escape(one.axis), "left"),
-            _cell("between nodes" if one.crosses_network else "in a node", "left"),
-            _cell(_ranks(ranks), "left"),
-            _cell(payload(one.bytes)),
-            _cell(f"{one.count:,} ×"),
-            _cell(format_time(one.mean_ns)),
-            _cell(format_time(one.mean_ns * one.count)),
-            _cell(hidden),
-            _cell(format_bandwidth(one.busbw_bytes_per_s) if one.busbw_bytes_per_s else "free"),
-            _cell(f"{html.escape(one.algorithm)}<br><small>{source}</small>", "left"),
-            _cell(_limit(one), "left wrap"),
+            cell(html.escape(one.kind.replace("_", "-"))),
+            cell(html.escape(one.axis), "left"),
+            cell("between nodes" if one.crosses_network else "in a node", "left"),
+            cell(_ranks(ranks), "left"),
+            cell(payload(one.bytes)),
+            cell(f"{one.count:,} ×"),
+            cell(format_time(one.mean_ns)),
+            cell(format_time(one.mean_ns * one.count)),
+            cell(hidden),
+            cell(format_bandwidth(one.busbw_bytes_per_s) if one.busbw_bytes_per_s else "free"),
+            cell(f"{html.escape(one.algorithm)}<br><small>{source}</small>", "left"),
+            cell(_limit(one), "left wrap"),
         )
     )
 
@@ -185,13 +185,34 @@ def _limit(one: TransferReport) -> str:
     return html.escape(limit_words(one.bottleneck, one.link_use, one.latency_share))
 
 
-def _table(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (0,)) -> str:
+def grid(heads: Iterable[str], rows: Iterable[str], *, left: Sequence[int] = (0,)) -> str:
+    """Write a table that scrolls by itself where it is wide.
+
+    Parameters
+    ----------
+    heads : iterable of str
+    rows : iterable of str
+        Cells of each, as `cell` writes them.
+    left : sequence of int
+        Columns whose heads stand on the left.
+
+    Returns
+    -------
+    str, HTML
+    """
     head = "".join(f'<th class="left">{name}</th>' if i in left else f"<th>{name}</th>" for i, name in enumerate(heads))
     body = "".join(f"<tr>{row}</tr>\n" for row in rows)
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
 
 
-def _cell(content: str, kind: str = "") -> str:
+def cell(content: str, kind: str = "") -> str:
+    """Write one cell.
+
+    Examples
+    --------
+    >>> cell("3"), cell("a", "left")
+    ('<td>3</td>', '<td class="left">a</td>')
+    """
     return f'<td class="{kind}">{content}</td>' if kind else f"<td>{content}</td>"
 
 

@@ -68,7 +68,8 @@ def test_a_row_is_predicted_as_the_scenario_that_it_stands_for(tmp_path: Path) -
 
 
 def test_many_gpus_run_at_the_rate_of_the_slowest(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "t.csv", [{"id": "a"}])
+    large = {"id": "a", "hidden": "8192", "heads": "64", "kv_heads": "64", "ffn": "32768", "layers": "8"}
+    path = write_table(tmp_path / "t.csv", [large])  # products that run into the power limit
     runs, _ = read_runs([path])
     (report,) = simgpu.run(runs[0].data)
     share = validate([path], jobs=1).runs[0].predicted_step_s / report.step_time_s - 1
