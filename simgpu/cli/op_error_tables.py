@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from simgpu.cli.fitted_table import Column, FittedTable, left_out
 from simgpu.cli.op_tables import shape_text
 from simgpu.costs.attention_kernel import attention_kernel
+from simgpu.costs.origin import MEANING, WEAKEST, origin
 from simgpu.metrics.mean_errors import mean_errors
 from simgpu.units import format_time
 from simgpu.workload.op import Attention
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from simgpu.metrics.op_errors import MeasuredOps, OpErrors
 
 _WORST: Final = 10
-_OWN_RATES: Final = ("M", "S")  # flags of rates that no published step time or assumption went into
+_OWN: Final = ("M", "S")  # flags of constants that no published step time or assumption went into
 _FOLDED: Final = 16
 
 
@@ -62,23 +63,29 @@ def print_skipped(found: OpErrors, console: Console) -> None:
 
 def _print_groups(found: OpErrors, console: Console) -> None:
     moved = any(one.rate.products for one in found.groups)
+    standing = [(row, _weakest(row.measured)) for row in found.priced]
+    weaker = {
+        (row.measured.gpu.name, row.measured.group): f"; other constants {MEANING[flag]}"
+        for row, flag in standing
+        if flag not in _OWN and row.measured.gpu.rate_flag in _OWN
+    }
     rows = [
         (
             one.rate.gpu.name,
             one.op,
             f"{one.rate.tflops(one.dtype):.0f}",
-            one.rate.why(one.dtype),
+            one.rate.why(one.dtype) + weaker.get((one.rate.gpu.name, one.op), ""),
             *_cells(one.n, one.mape, one.bias),
             f"{one.catalogue_mape:.1%}",
         )
         for one in found.groups
     ]
     sections = {len(rows)}
-    own = [row for row in found.priced if row.measured.gpu.rate_flag in _OWN_RATES]
-    rest = [row for row in found.priced if row.measured.gpu.rate_flag not in _OWN_RATES]
+    own = [row for row, flag in standing if flag in _OWN]
+    rest = [row for row, flag in standing if flag not in _OWN]
     if own and rest:
-        rows.append(("rates measured or scaled", "", "", "", *_cells(*mean_errors(own)), ""))
-        rows.append(("rates derived or assumed", "", "", "", *_cells(*mean_errors(rest)), ""))
+        rows.append(("constants measured or scaled", "", "", "", *_cells(*mean_errors(own)), ""))
+        rows.append(("with one derived, assumed or extrapolated", "", "", "", *_cells(*mean_errors(rest)), ""))
     rows.append(("all", "", "", "", *_cells(*mean_errors(found.priced)), ""))
     heads = ("gpu", "op", "TFLOP/s", "that rate is", "rows", "MAPE", "bias", "MAPE, catalogue")
     needs = (0, 0, 3, 1, 0, 0, 0, 2)
@@ -95,6 +102,12 @@ def _print_groups(found: OpErrors, console: Console) -> None:
         console.print(f"Left out in {console.width} columns: {', '.join(absent)}; --wide prints them", markup=False)
     if moved:
         console.print("Rates of matrix products; --rates sustained prices every row at the catalogue's.", markup=False)
+
+
+def _weakest(row: MeasuredOps) -> str:
+    """Flag of the weakest constant that a row's prediction rests on; of a played layer that of the matrix rate."""
+    flags = (origin(op, row.gpu).flag for op in row.ops)
+    return min((flag for flag in flags if flag), key=WEAKEST.index, default=row.gpu.rate_flag)
 
 
 def _print_worst(found: OpErrors, console: Console) -> None:

@@ -11,7 +11,7 @@ from simgpu.config.op_cells import LARGEST
 from simgpu.config.power import parse_watts
 from simgpu.costs.attention_kernel import FORWARD_ONLY, device_kernels, kernel_names
 from simgpu.costs.choice import RATES, OpCosts
-from simgpu.costs.datasheet import attention_formats, formats, lacking
+from simgpu.costs.datasheet import formats, lacking
 from simgpu.dtypes import DType
 from simgpu.errors import Issue, ScenarioError, TopologyError
 from simgpu.hardware.gpu import Gpu
@@ -231,9 +231,7 @@ def check_format(gpu: Gpu, op: Gemm | Attention) -> None:
     problem = lacking(op, gpu)
     if problem is None:
         return
-    allowed = ", ".join(
-        dtype.value for dtype in (attention_formats(gpu) if isinstance(op, Attention) else formats(gpu))
-    )
+    allowed = ", ".join(dtype.value for dtype in formats(gpu))
     raise ScenarioError([Issue(field="--dtype", value=op.dtype.value, problem=problem, allowed=allowed)])
 
 

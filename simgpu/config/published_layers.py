@@ -51,7 +51,8 @@ def layer_rows(cells: OpCells, name: str) -> list[MeasuredLayer]:
     if isinstance(system, str):
         raise SkippedError(system)
     if "GPT" not in cells.text("model") or "no flash attention" not in cells.text("notes"):
-        raise SkippedError("software generation is unstated")
+        problem = "software generation is unstated: it is known of models called GPT whose notes say no flash attention"
+        raise SkippedError(problem)
     sizes = {key: cells.whole(key) for key in ("hidden", "heads", "seq", "vocab", "tp", "micro_batch")}
     recompute = _RECOMPUTE.match(cells.text("recompute"))
     absent = [key for key, size in sizes.items() if size is None] + ([] if recompute else ["recompute"])

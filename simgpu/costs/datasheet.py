@@ -36,20 +36,6 @@ def formats(gpu: Gpu) -> tuple[DType, ...]:
     return tuple(dtype for dtype in DType if peaks.get(dtype, gpu.fp32_tflops))
 
 
-def attention_formats(gpu: Gpu) -> tuple[DType, ...]:
-    """Return the number formats of fused attention on a device: no kernel takes wider ones than 16 bits.
-
-    Parameters
-    ----------
-    gpu : Gpu
-
-    Returns
-    -------
-    tuple of DType
-    """
-    return tuple(dtype for dtype in formats(gpu) if dtype.bytes <= 2)
-
-
 def lacking(op: Op, gpu: Gpu) -> str | None:
     """Say why an op cannot run on a device for want of arithmetic in its number format.
 
@@ -74,8 +60,6 @@ def lacking(op: Op, gpu: Gpu) -> str | None:
     what = f"{gpu.name} ({gpu.arch}) has no"
     if op.dtype not in formats(gpu):
         return f"{what} {op.dtype.value} arithmetic"
-    if isinstance(op, Attention) and op.dtype not in attention_formats(gpu):
-        return f"{what} fused attention in {op.dtype.value} arithmetic"
     return None
 
 

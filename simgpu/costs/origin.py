@@ -12,7 +12,9 @@ from simgpu.dtypes import DType
 from simgpu.hardware.gpu import Gpu
 from simgpu.workload.op import Attention, MemoryBound, Op, Timed
 
-_WEAKEST: Final = ("P", "E", "A", "D", "S", "M")
+WEAKEST: Final = ("P", "E", "A", "D", "S", "M")
+"""Flags of device constants, the weakest first."""
+
 MEANING: Final = {
     "M": "measured",
     "S": "scaled from another figure",
@@ -78,7 +80,7 @@ def origin(op: Op, gpu: Gpu, table: MeasuredTable | None = None) -> Origin:
         else:
             flags["tiles"] = device_constants("gemm", gpu)["flag"]
     said = ", ".join(f"{what} {flag}" for what, flag in flags.items())
-    return Origin(source="model", detail=f"{gpu.name}: {said}", flag=min(flags.values(), key=_WEAKEST.index))
+    return Origin(source="model", detail=f"{gpu.name}: {said}", flag=min(flags.values(), key=WEAKEST.index))
 
 
 def rate_flag(dtype: DType, gpu: Gpu) -> str:
@@ -101,7 +103,7 @@ def rate_flag(dtype: DType, gpu: Gpu) -> str:
     ['M', 'M', 'S']
     """
     scaled = dtype == DType.TF32 or (dtype == DType.FP8 and gpu.fp8_gemm_tflops is None)
-    return min(gpu.rate_flag, "S" if scaled else "M", key=_WEAKEST.index)
+    return min(gpu.rate_flag, "S" if scaled else "M", key=WEAKEST.index)
 
 
 def _attention_flag(op: Attention, gpu: Gpu) -> tuple[str, str]:
@@ -111,4 +113,4 @@ def _attention_flag(op: Attention, gpu: Gpu) -> tuple[str, str]:
     widest = max(op.head_dim, op.value_dim or 0)
     measured = widest <= WIDTHS[-1] and op.dtype in (DType.BF16, DType.FP16)
     flags = (row["flag"], row["backward_flag"] if op.backward else "M", "M" if measured else "E")
-    return name, min(flags, key=_WEAKEST.index)
+    return name, min(flags, key=WEAKEST.index)

@@ -36,7 +36,9 @@ class OpTableUse:
     def __str__(self) -> str:
         found = self.exact + self.interpolated
         split = f" ({self.exact} measured, {self.interpolated} interpolated)" if self.interpolated else ""
-        said = f"{found} of {self.shapes} op shapes from {self.table}{split}, the rest from the model"
+        said = f"{found} of {self.shapes} op shapes from {self.table}{split}"
+        said += ", the rest from the model" if found < self.shapes else ""
+        said += ": none of its rows is of this GPU, filled in and near these shapes" if not found else ""
         return "; ".join((said, *self.notes))
 
     def to_json(self) -> dict[str, Any]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
+from typing import Final
 
 from simgpu.config.load import load_cases
 from simgpu.config.published_layers import LAYERS, MeasuredLayer
 from simgpu.engine import play
+from simgpu.errors import ProgramError
 from simgpu.fold import fold
 from simgpu.hardware.gpu import Gpu
 from simgpu.metrics.layer_time import layer_times_ns
 from simgpu.metrics.op_errors import MACHINE, MeasuredOps
 from simgpu.pricing.cases import lower_case, op_prices
+from simgpu.units import format_time
+
+_IMPOSSIBLE: Final = 10  # times as fast as predicted: no card is so far above its sustained rate
 
 
 def price_layer(layer: MeasuredLayer, *, rates: str = MACHINE) -> list[MeasuredOps]:
@@ -32,11 +37,15 @@ def price_layer(layer: MeasuredLayer, *, rates: str = MACHINE) -> list[MeasuredO
     Raises
     ------
     SimGPUError
-        When the layer cannot be laid out, or its device has no such rates.
+        When the layer cannot be laid out, its device has no such rates, or a time is shorter than any card allows.
     """
     costs = {"rates": "sustained" if rates == MACHINE else rates}
     gpu, forward_ns, backward_ns = _times_ns(json.dumps({**layer.scenario, "costs": costs}))
     phases = (("forward", layer.forward_ns, forward_ns), ("backward", layer.backward_ns, backward_ns))
+    for phase, measured_ns, predicted_ns in phases:
+        if measured_ns is not None and measured_ns * _IMPOSSIBLE < predicted_ns:
+            times = f"{format_time(measured_ns)} instead of {format_time(predicted_ns)}"
+            raise ProgramError(f"{phase} is over {_IMPOSSIBLE} times as fast as predicted ({times}): check its unit")
     return [
         MeasuredOps(
             id=layer.id, gpu=gpu, group=f"layer.{phase}", ops=(), time_ns=measured_ns, predicted_ns=predicted_ns

@@ -553,3 +553,32 @@ def test_a_scenarios_ops_need_neither_the_graph_library_nor_the_statistics_modul
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+ATTENTION = """gpu,dtype,pass,impl,causal,head_dim,seq,tflops,batch,heads
+H200-SXM5-141GB,bf16,fwd,FlashAttention-2,y,128,4096,350,4,16
+A100-SXM4-80GB,bf16,fwd,FlashAttention-2,y,128,4096,180,4,16
+"""
+
+
+def test_rows_that_rest_on_assumed_constants_are_averaged_apart(simgpu, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(ATTENTION)
+    outcome = simgpu("ops", "--table", str(path), "--wide")
+    assert outcome.code == 0, outcome.err
+    text = " ".join(outcome.out.split())
+    assert "constants measured or scaled" in text
+    assert "with one derived, assumed or extrapolated" in text
+    assert "other constants assumed" in text
+
+
+def test_impossible_times_of_layers_are_skipped(simgpu, tmp_path):
+    path = tmp_path / "l.csv"
+    path.write_text(
+        "id,model,gpu,hidden,heads,seq,vocab,tp,micro_batch,seq_parallel,recompute,precision,fwd_ms,bwd_ms,notes\n"
+        'x,GPT 22B,"A100-80GB (8, NVLink3/NVSwitch)",6144,64,2048,51200,8,4,n,none,fp16,0.001,0.001,'
+        "no flash attention\n"
+    )
+    outcome = simgpu("ops", "--table", str(path))
+    assert outcome.code == 2
+    assert "times as fast as predicted" in " ".join((outcome.out + outcome.err).split())

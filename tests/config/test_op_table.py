@@ -290,7 +290,7 @@ def test_layer_tables(table):
     assert 9e6 < backward.predicted_ns < 15e6
     faster = price_layer(layer, rates="peak")
     assert faster[0].predicted_ns < forward.predicted_ns
-    assert published(table, text.format("")).skipped[0].reason == "software generation is unstated"
+    assert published(table, text.format("")).skipped[0].reason.startswith("software generation is unstated")
 
 
 SCENARIO = {
