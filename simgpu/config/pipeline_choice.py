@@ -138,7 +138,12 @@ def check_microbatches(strategy: Strategy, microbatches: int, findings: Findings
             return
         makes = f"makes {_micro_batches(microbatches)} a step for {strategy.schedule}"
         problem = f"{makes}, and {refused.value} {refused.problem}"
-        findings.add(field, problem, allowed=refused.allowed and f"{refused.allowed} micro-batches", fix=refused.fix)
+        findings.add(field, problem, allowed=_allowed(refused.allowed), fix=refused.fix)
+
+
+def _allowed(number: str | None) -> str | None:
+    """Say how many micro-batches a schedule takes: a number, or a kind of number."""
+    return number and (f"{number} of micro-batches" if number.endswith("number") else f"{number} micro-batches")
 
 
 def _micro_batches(number: int) -> str:

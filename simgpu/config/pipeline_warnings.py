@@ -1,4 +1,4 @@
-"""What a scenario says about its pipeline and that has no effect, or not the one that was meant."""
+"""What a scenario says about its pipeline and other axes that has no effect, or not the one that was meant."""
 
 from __future__ import annotations
 
@@ -59,7 +59,14 @@ def _warnings(
         for name in ("overlap_p2p", "scatter_gather_tensors_in_pipeline"):
             if getattr(parallel, name):
                 yield f"parallel.{name} has no effect: parallel.pp is 1"
-    elif training.accumulation < strategy.pp:
+    for name, axis, degree in (
+        ("sequence_parallel", "tp", strategy.tp),
+        ("tp_overlap", "tp", strategy.tp),
+        ("cp_comm_type", "cp", strategy.cp),
+    ):
+        if degree == 1 and name in parallel.model_fields_set and getattr(parallel, name) not in (False, "p2p"):
+            yield f"parallel.{name} has no effect: parallel.{axis} is 1"
+    if 1 < strategy.pp and training.accumulation < strategy.pp:
         batches = "1 micro-batch" if training.accumulation == 1 else f"{training.accumulation} micro-batches"
         yield (
             f"{batches} for {strategy.pp} pipeline ranks: some rank always idles; "

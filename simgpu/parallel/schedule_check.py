@@ -139,7 +139,7 @@ def _out_of_order(row: Row, action: Action, done: int) -> str | None:
     for kind in {"B": "IW", "I": "B", "W": "B"}.get(action.kind, ""):
         if done & _BIT[kind]:
             return f"{action} comes after {action._replace(kind=kind)}: B is I and W in one"
-    if action.kind == "F":  # what came before it has been found to be wrong
+    if action.kind == "F" or (action.kind == "I" and done & _BIT["F"]):  # what came before it has been found wrong
         return None
     return f"{action} comes before {action._replace(kind='I' if action.kind == 'W' else 'F')}"
 

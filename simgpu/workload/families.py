@@ -163,7 +163,12 @@ def _unsplit(model: Architecture, training: Training, tp: int) -> list[Issue]:
         if experts is not None:
             who = f"is more than one expert can get of {experts.active} visits a token, {experts.count} experts"
         issues.append(
-            Issue(field="training.moe_imbalance", value=str(imbalance), problem=who, allowed=f"1 to {most:g}")
+            Issue(
+                field="training.moe_imbalance",
+                value=str(imbalance),
+                problem=who,
+                allowed="1" if most == 1 else f"1 to {most:g}",
+            )
         )
     if training.target_length is not None and not isinstance(model, EncoderDecoder):
         problem = f"means nothing to {model.name}, which has no decoder of its own"

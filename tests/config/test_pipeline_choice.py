@@ -180,6 +180,9 @@ def warnings(gpus=4, microbatches=8, training=None, **parallel):
         ({"schedule": "zbv"}, "parallel.schedule zbv has no effect: parallel.pp is 1"),
         ({"schedule": "gpipe", "pp": 1}, "parallel.schedule gpipe has no effect: parallel.pp is 1"),
         ({"overlap_p2p": True}, "parallel.overlap_p2p has no effect: parallel.pp is 1"),
+        ({"sequence_parallel": True}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
+        ({"tp_overlap": True}, "parallel.tp_overlap has no effect: parallel.tp is 1"),
+        ({"cp_comm_type": "a2a"}, "parallel.cp_comm_type has no effect: parallel.cp is 1"),
         (
             {"scatter_gather_tensors_in_pipeline": True},
             "parallel.scatter_gather_tensors_in_pipeline has no effect: parallel.pp is 1",

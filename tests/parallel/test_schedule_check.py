@@ -106,6 +106,7 @@ def edited(**cells):
         ({"r1s4": ""}, ["rank 1: B, or I and W, of stage 1, microbatch 1 is missing"]),
         ({"r1s4": "1I1"}, ["rank 1: W of stage 1, microbatch 1 is missing"]),
         ({"r1s4": "1W1"}, ["rank 1, slot 4: 1W1 comes before 1I1"]),
+        ({"r0s4": "0W0", "r0s5": "0I0"}, ["rank 0, slot 4: 0W0 comes before 0I0"]),
         ({"r0s5": "0W0"}, ["rank 0, slot 5: 0W0 comes after 0B0: B is I and W in one"]),
         ({"r0s5": "1F0"}, ["rank 0, slot 5: 1F0 belongs on rank 1"]),
         ({"r0s5": "2F0"}, ["rank 0, slot 5: 2F0 names a stage that is not there; stages are 0 to 1"]),
