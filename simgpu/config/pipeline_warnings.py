@@ -66,7 +66,7 @@ def _warnings(
     ):
         if degree == 1 and name in parallel.model_fields_set and getattr(parallel, name) not in (False, "p2p"):
             yield f"parallel.{name} has no effect: parallel.{axis} is 1"
-    if 1 < strategy.pp and training.accumulation < strategy.pp:
+    if strategy.pp > 1 and training.accumulation < strategy.pp:
         batches = "1 micro-batch" if training.accumulation == 1 else f"{training.accumulation} micro-batches"
         yield (
             f"{batches} for {strategy.pp} pipeline ranks: some rank always idles; "
