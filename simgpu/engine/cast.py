@@ -12,6 +12,7 @@ from simgpu.engine.events import RankEvents
 from simgpu.engine.gathering import Gathering
 from simgpu.engine.host import HostThread
 from simgpu.engine.hosts import Hosts
+from simgpu.engine.instant import Instant
 from simgpu.engine.layout import Gate, RoleLayout
 from simgpu.engine.outcome import Local, Outcome
 from simgpu.engine.rank import StreamLoop
@@ -30,6 +31,7 @@ class Cast:
     """
 
     env: Environment
+    instant: Instant
     loop: StreamLoop
     program: Program
     number: Mapping[str, int]
@@ -157,5 +159,5 @@ class Cast:
             (parties,) = together
             gathering = self._gatherings.get(parties)
             if gathering is None:
-                gathering = self._gatherings[parties] = Gathering(self.env, self.loop, len(parties))
+                gathering = self._gatherings[parties] = Gathering(self.env, self.instant, self.loop, len(parties))
         return True, kind, gathering

@@ -8,6 +8,7 @@ from functools import partial
 
 from simpy import Environment, Event
 
+from simgpu.engine.instant import GATHERING, Instant
 from simgpu.engine.rank import StreamLoop, Walk
 
 
@@ -19,6 +20,7 @@ class Gathering:
     """
 
     env: Environment
+    instant: Instant
     loop: StreamLoop
     size: int
     refused: int = -1  # the last block that they did not take together
@@ -75,9 +77,8 @@ class Gathering:
         timeout.callbacks.append(partial(self._late, number))
 
     def _late(self, number: int, _: Event) -> None:
-        if not self._waiting or self._number != number:
-            return
-        if self.env.peek() == self.env.now:  # somebody may still come at this instant
-            self._wake(0, number)
-        else:
+        self.instant.last(GATHERING, partial(self._decide, number))  # somebody may still come at this instant
+
+    def _decide(self, number: int) -> None:
+        if self._waiting and self._number == number:
             self.refuse(number)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from simpy import Environment, Event
 
 from simgpu.engine.fairness import Demand, demand, fair_shares
+from simgpu.engine.instant import NETWORK, Instant
 from simgpu.engine.recorder import Recorder
 from simgpu.program import Program, TransferCost
 
@@ -34,6 +35,7 @@ class Network:
     """The links of a Program while it is played."""
 
     env: Environment
+    instant: Instant
     program: Program
     recorder: Recorder
     _flows: dict[int, Flow] = field(default_factory=dict)
@@ -60,12 +62,9 @@ class Network:
     def _mark(self) -> None:
         if not self._pending:
             self._pending = True
-            _call(self.env, 0, self._resolve)
+            self.instant.last(NETWORK, self._resolve)  # all changes of one instant are handled together
 
-    def _resolve(self, _: Event) -> None:
-        if self.env.peek() == self.env.now:  # all changes of one instant are handled together
-            _call(self.env, 0, self._resolve)
-            return
+    def _resolve(self) -> None:
         self._pending = False
         now = int(self.env.now)
         flows = self._component()

@@ -11,6 +11,7 @@ from simgpu.engine.collector import paused_collector
 from simgpu.engine.deadlock import describe_deadlock
 from simgpu.engine.host import HostThread, is_host
 from simgpu.engine.hosts import Hosts
+from simgpu.engine.instant import Instant
 from simgpu.engine.network import Network
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
@@ -75,13 +76,14 @@ def play(program: Program) -> Timeline:
 
 def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
     env = Environment(initial_time=0)
+    instant = Instant(env)
     loop = StreamLoop(env)
     recorder = Recorder()
-    rendezvous = Rendezvous(env, loop, program, Network(env, program, recorder), recorder)
+    rendezvous = Rendezvous(env, loop, program, Network(env, instant, program, recorder), recorder)
     names = dict.fromkeys(name for role in program.roles for name in role.streams)
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
-    cast = Cast(env, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), steps)
+    cast = Cast(env, instant, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), steps)
     for rank in range(len(program.ranks)):
         cast.add(rank, hosts[program.ranks[rank].role])
     for thread in cast.threads:
