@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,22 @@ def play_case(case: Case, *, fold: bool = True) -> Timeline:
         return play(fold_program(program) if fold else program)
 
 
+def report_case(case: Case, *, fold: bool = True) -> Report:
+    """Play one case and sum it up, without verdict, remedies and critical path, which `simulate` adds.
+
+    Parameters
+    ----------
+    case : Case
+    fold : bool
+        Simulate one of each class of equal ranks only.
+
+    Returns
+    -------
+    Report
+    """
+    return summarize(play_case(case, fold=fold), facts(case))
+
+
 def simulate(case: Case, *, fold: bool = True) -> Report:
     """Simulate one case to its steady-state step and report it.
 
@@ -69,12 +86,12 @@ def simulate(case: Case, *, fold: bool = True) -> Report:
     DeadlockError
         When its ranks wait for each other for ever.
     """
-    report = summarize(play_case(case, fold=fold), facts(case))
+    report = report_case(case, fold=fold)
     tried = []
     if report.timeline is not None and len(report.timeline.spans) <= REMEDY_SPANS:
         remedies = () if report.fits else memory_remedies(case)
         for remedy in launch_remedies(case) if report.fits and launch_bound(report) else remedies:
-            changed = summarize(play_case(remedy.case, fold=fold), facts(remedy.case))
+            changed = report_case(remedy.case, fold=fold)
             tried.append((remedy.text, changed))
             if changed.fits and not report.fits:
                 break
@@ -113,7 +130,7 @@ def advise(cases: Sequence[Case], reports: Sequence[Report], *, fold: bool = Tru
     -------
     tuple of Report
     """
-    return warn_of_slower(cases, reports, lambda case: summarize(play_case(case, fold=fold), facts(case)))
+    return warn_of_slower(cases, reports, partial(report_case, fold=fold))
 
 
 def collective(

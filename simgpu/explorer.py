@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from simgpu.api import facts, play_case
+from simgpu.api import report_case
 from simgpu.config.load import Source, load_scenario
 from simgpu.errors import Issue, ScenarioError, SimGPUError
 from simgpu.metrics.report import Report
-from simgpu.metrics.summary import summarize
 from simgpu.metrics.verdict import describe_run
 from simgpu.view.figure import text
 from simgpu.view.figures import FIGURES
@@ -172,7 +171,7 @@ def _setting(field: str, value: Any) -> str:
 
 def _simulated(case: Case) -> Report:
     """Play one case without remedies and what-ifs, which would cost several runs a move."""
-    report = summarize(play_case(case), facts(case))
+    report = report_case(case)
     return replace(report, verdict=describe_run(report, []))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from simgpu.advice.levers import BUBBLE, EXPOSED, MEMORY, SCALING, Lever, levers
 from simgpu.config.case import Case
+from simgpu.config.draft import Draft
 from simgpu.config.inputs import Inputs
 from simgpu.config.point_case import point_case
 from simgpu.errors import SimGPUError
@@ -152,14 +153,8 @@ def _helps(advice: Advice, report: Report, reasons: frozenset[str], lever: Lever
 
 def _different(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the settings that the scenario does not have as they are."""
-    found = {}
-    for path, value in settings.items():
-        home: Any = data
-        for block in path.split("."):
-            home = home.get(block) if isinstance(home, Mapping) else None
-        if home != value:
-            found[path] = value
-    return found
+    draft = Draft(data=dict(data), source="")
+    return {path: value for path, value in settings.items() if draft.get(tuple(path.split("."))) != value}
 
 
 def _changed(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from simgpu.api import facts, play_case
+from simgpu.api import report_case
 from simgpu.checks.causes import COMPUTE, Cause, causes
 from simgpu.config.case import Case
-from simgpu.metrics.summary import summarize
 from simgpu.metrics.trace_breakdown import TRACE_CLASSES
 from simgpu.metrics.trace_report import TraceReport, as_traced
 
@@ -251,7 +250,7 @@ class _Played:
         self._found: dict[str, dict[str, float]] = {}
 
     def breakdown(self, case: Case) -> dict[str, float]:
-        return as_traced(summarize(play_case(case), facts(case)).breakdown_ns, self._known)
+        return as_traced(report_case(case).breakdown_ns, self._known)
 
     def explain(self, cause: Cause, name: str, predicted: Mapping[str, float]) -> Explained | None:
         """Return a cause that brings a class closer to what was measured, and the whole step too."""

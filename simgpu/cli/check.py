@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from simgpu.cli.destination import DestinationError, choose_destination
 from simgpu.cli.one_case import one_case
-from simgpu.cli.progress import watched
 from simgpu.io.user_path import user_path
 
 if TYPE_CHECKING:
@@ -95,22 +94,11 @@ def _paths(traces: Sequence[str], log: str | None) -> list[Path]:
 
 def _from_traces(case: Case, paths: Sequence[Path], step: str | None, notes: list[str]) -> StepCheck:
     from simgpu.checks import check_traces
-    from simgpu.cli.trace import only_step
-    from simgpu.io.kineto_reader import read_kineto
-    from simgpu.metrics.trace_report import report_traces
+    from simgpu.cli.trace import read_steps, trace_warnings
 
-    traces = []
-    with watched(len(paths)) as watch:
-        for path in paths:
-            watch.begin(path.name)
-            traces.append(read_kineto(path))
-    report = report_traces(traces)
-    if step is not None:
-        report = only_step(report, step)
-    notes += [f"{trace.source}: {text}" for trace in traces for text in trace.warnings]
-    if not any(rank.steps for rank in report.ranks):
-        raise DestinationError(f"nothing in these traces ran on a GPU: {'; '.join(notes)}")
-    world = {trace.world_size for trace in traces if trace.world_size}
+    report = read_steps(paths, step)
+    notes += trace_warnings(report)
+    world = {rank.trace.world_size for rank in report.ranks if rank.trace.world_size}
     if world and world != {case.cluster.world_size}:
         told = ", ".join(str(size) for size in sorted(world))
         notes.append(f"the traces are of {told} ranks, the scenario has {case.cluster.world_size} GPUs")

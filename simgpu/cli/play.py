@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,15 +187,14 @@ def _with_advice(
 ) -> tuple[Report, ...]:
     """Add to reports of runs that disappoint what the usual levers would give."""
     from simgpu.advice import advise_runs
-    from simgpu.api import facts, play_case
-    from simgpu.metrics.summary import summarize
+    from simgpu.api import report_case
 
     with watched(len(cases)) as watch:
         return advise_runs(
             cases,
             reports,
             drafts,
-            lambda case: summarize(play_case(case, fold=fold), facts(case)),
+            partial(report_case, fold=fold),
             begin=lambda name: watch.begin(f"levers: {name}"),
             all_of_them=all_of_them,
         )

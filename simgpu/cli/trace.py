@@ -75,17 +75,7 @@ def trace_command(
     destination = choose_destination(stem="", html=ops, no_html=ops is None, json=json, inputs=paths, option="--ops")
     if (overrides or case is not None) and against is None:
         raise DestinationError("--set and --case belong to the scenario of --against; fix: give one")
-    traces = []
-    with watched(len(paths)) as watch:
-        for path in paths:
-            watch.begin(path.name)
-            traces.append(read_kineto(path))
-    report = report_traces(traces)
-    if step is not None:
-        report = only_step(report, step)
-    if not any(rank.steps for rank in report.ranks):
-        reasons = "; ".join(f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings)
-        raise DestinationError(f"nothing in these traces ran on a GPU: {reasons}")
+    report = read_steps(paths, step)
     simulated = None if against is None else _simulated(against, case, overrides)
     data = traces_to_json(report)
     if simulated is not None:
@@ -134,14 +124,43 @@ def _write_ops(table: TracedTable, path: Path, console: Console) -> None:
         console.print(f"left out: {count:,} call{'s' * (count != 1)}: {reason}", markup=False, soft_wrap=True)
 
 
-def only_step(report: TraceReport, step: str) -> TraceReport:
-    """Keep one step of every rank.
+def read_steps(paths: Sequence[Path], step: str | None) -> TraceReport:
+    """Read the traces of one job and break their steps down.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    step : str or None
+        Keep this step only.
+
+    Returns
+    -------
+    TraceReport
 
     Raises
     ------
-    DestinationError
-        When no trace has it.
+    SimGPUError
+        When a file is no trace, none has the step, or nothing in them ran on a GPU.
     """
+    traces = []
+    with watched(len(paths)) as watch:
+        for path in paths:
+            watch.begin(path.name)
+            traces.append(read_kineto(path))
+    report = report_traces(traces)
+    if step is not None:
+        report = _only(report, step)
+    if not any(rank.steps for rank in report.ranks):
+        raise DestinationError(f"nothing in these traces ran on a GPU: {'; '.join(trace_warnings(report))}")
+    return report
+
+
+def trace_warnings(report: TraceReport) -> list[str]:
+    """List what is missing from each file or was salvaged."""
+    return [f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings]
+
+
+def _only(report: TraceReport, step: str) -> TraceReport:
     wanted = step.removeprefix("ProfilerStep#")
     names = {found.name for rank in report.ranks for found in rank.steps}
     if f"ProfilerStep#{wanted}" not in names:
@@ -202,7 +221,7 @@ def _name(rank: TracedRank) -> str:
 
 
 def _notes(report: TraceReport) -> list[str]:
-    notes = [f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings]
+    notes = trace_warnings(report)
     if report.matched < report.collectives:
         told = f"{report.matched:,} of {report.collectives:,} NCCL kernels have all their partners in these traces"
         notes.append(f"{told}; of the others, waiting and moving bytes cannot be told apart")

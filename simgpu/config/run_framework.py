@@ -11,9 +11,7 @@ from functools import cache
 from typing import Any
 
 from simgpu.hardware.table import read_table
-
-UNBUCKETED_MIB = 1_000_000
-"""A bucket that takes every gradient: it is reduced when backward is over, as Megatron's DDP without overlap does."""
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+UNBUCKETED_MIB: Final = 1_000_000
+"""A DDP bucket that takes every gradient: they are reduced when backward is over, as Megatron does without
+--overlap-grad-reduce and DeepSpeed without ZeRO (runtime/engine.py, buffered_allreduce_fallback)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

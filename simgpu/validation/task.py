@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.api import facts, play_case
+from simgpu.api import report_case
 from simgpu.config.point_case import point_case, point_files
 from simgpu.config.run_costs import RunCosts
 from simgpu.config.run_inputs import RunInputs
 from simgpu.config.run_table import MeasuredRun
 from simgpu.errors import ScenarioError, SimGPUError
 from simgpu.executor import code_version
-from simgpu.metrics.summary import summarize
 from simgpu.metrics.validation import allocated_gib, shares
 
 _KEPT_INPUTS: Final = 8
@@ -104,7 +103,7 @@ def play_run(task: RunTask) -> dict[str, Any]:
             gpus=case.cluster.world_size,
         )
         case = replace(case, costs=costs)
-        report = summarize(play_case(case), facts(case))
+        report = report_case(case)
     except ScenarioError as error:
         more = f" (and {len(error.issues) - 1} more)" if len(error.issues) > 1 else ""
         return {"reason": " ".join(str(replace(error.issues[0], file=None, line=None)).split()) + more, "fault": False}

@@ -14,8 +14,14 @@ from simgpu.cli.destination import DestinationError
 from simgpu.cli.export import LAUNCHES, export_command
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.shell import read_commands
+from simgpu.io.launch.accelerate import accelerate_config
 from simgpu.io.launch.formats import FORMATS
+from simgpu.io.launch.job import Job
 from simgpu.io.yaml_file import parse_yaml
+from simgpu.parallel.data_parallel_options import FsdpOptions
+from simgpu.parallel.strategy import Strategy
+from simgpu.workload.bundled import bundled_model
+from simgpu.workload.training import Training
 from tests.exports.conftest import SMALL, Export
 
 LLAMA = {**SMALL, "model": "llama-2-7b"}
@@ -286,3 +292,16 @@ def test_where_files_go(export: Export, tmp_path: Path) -> None:
         export_command("gpt", form="megatron", out=None, case=None, overrides=(), waits=False, all_ranks=True)
     with pytest.raises(DestinationError, match="allowed: perfetto, kineto, deepspeed, accelerate"):
         export_command("gpt", form="slurm", out=None, case=None, overrides=(), waits=False, all_ranks=False)
+
+
+@pytest.mark.parametrize(("reshard", "word"), [(True, "HYBRID_SHARD"), (False, "HYBRID_SHARD_ZERO2")])
+def test_hybrid_sharding_of_one_copy_has_its_word(reshard, word):
+    job = Job(
+        title="t",
+        nodes=1,
+        gpus=8,
+        model=bundled_model("llama-2-7b"),
+        training=Training(sequence_length=2048, micro_batch_size=1, accumulation=1),
+        strategy=Strategy(dp=8, data_parallel="hsdp", fsdp=FsdpOptions(reshard_after_forward=reshard)),
+    )
+    assert accelerate_config(job)["fsdp_config"]["fsdp_sharding_strategy"] == word

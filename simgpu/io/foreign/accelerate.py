@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.deepspeed import UNBUCKETED_MIB
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "accelerate"
 _PRECISIONS: Final = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}

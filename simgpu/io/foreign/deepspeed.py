@@ -13,11 +13,9 @@ from typing import Any, Final
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "deepspeed"
-UNBUCKETED_MIB: Final = 1_000_000
-"""A DDP bucket that takes every gradient: DeepSpeed without ZeRO reduces them when backward is over (runtime/engine.py,
-buffered_allreduce_fallback)."""
 OPTIMIZERS: Final = {
     **dict.fromkeys(
         ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam", "onebitadam", "zerooneadam"), "adamw"

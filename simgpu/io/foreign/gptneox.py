@@ -16,6 +16,7 @@ from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 from simgpu.io.yaml_file import parse_yaml
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "gptneox"
 _TELLING: Final = (
@@ -30,7 +31,6 @@ _OPTIMIZERS: Final = {
     "sgd": "sgd",
     "lion": "sgd",
 }
-_UNBUCKETED_MIB: Final = 1_000_000  # without ZeRO, DeepSpeed reduces gradients when backward is over
 _IDLE: Final = (
     "data_path", "*data_paths", "*data_weights", "weight*", "data_impl", "split", "vocab_file", "merge_file",
     "tokenizer_type",
@@ -202,7 +202,7 @@ def _zero(ledger: Ledger) -> dict[str, Any]:
     if stage > 3:
         ledger.refuse("zero_optimization.stage", "is no ZeRO stage", allowed="0, 1, 2, 3")
     if stage == 0:
-        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": _UNBUCKETED_MIB}
+        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": UNBUCKETED_MIB}
     found: dict[str, Any] = {"parallel.data_parallel": f"zero{stage}"}
     if isinstance(block, dict):
         found["zero.overlap_comm"] = ledger.flag("zero_optimization.overlap_comm")

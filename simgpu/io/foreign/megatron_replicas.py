@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
-UNBUCKETED_MIB: Final = 1_000_000
-"""A DDP bucket that takes every gradient: without --overlap-grad-reduce they are reduced when backward is over."""
 _SHARDING: Final = {
     "no_shard": "ddp",
     "optim": "distributed_optimizer",

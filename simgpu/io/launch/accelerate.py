@@ -19,7 +19,12 @@ from simgpu.io.scenario_yaml import to_scenario_yaml
 
 CONFIG: Final = "accelerate.yaml"
 _PRECISIONS: Final = {"fp32": "no", "tf32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
-_STRATEGIES: Final = {("fsdp1", True): "FULL_SHARD", ("fsdp1", False): "SHARD_GRAD_OP"}
+_STRATEGIES: Final = {
+    ("fsdp1", True): "FULL_SHARD",
+    ("fsdp1", False): "SHARD_GRAD_OP",
+    ("hsdp", True): "HYBRID_SHARD",
+    ("hsdp", False): "HYBRID_SHARD_ZERO2",
+}
 _PLUGIN: Final = "is for Accelerate's Megatron-LM plugin, which cannot be told to recompute nothing"
 """Its recompute_granularity is full when left out (``utils/dataclasses.py``, MegatronLMPlugin)."""
 _MEGATRON: Final = "use --format megatron"

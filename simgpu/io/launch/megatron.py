@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from simgpu.dtypes import DType
-from simgpu.io.foreign.megatron_replicas import UNBUCKETED_MIB
 from simgpu.io.foreign.megatron_run import CP_COMM_TYPES
 from simgpu.io.launch.job import Files, Job, cannot
 from simgpu.io.launch.megatron_model import model_rows
 from simgpu.io.launch.script import LAUNCH, nccl_variables, rendezvous, script, torchrun
+from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 STEPS: Final = 50
 """Optimizer steps of a first run."""
