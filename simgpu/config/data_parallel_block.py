@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 from simgpu.config.block import Block
 from simgpu.config.quantity import ANY_CASE, Count, CountOrZero, Flag, Gpus, SizeMebibytes, Text
 
+_AutoWrapPolicy = Annotated[Literal["transformer_based_wrap", "no_wrap"], ANY_CASE]
 _BackwardPrefetch = Annotated[Literal["backward_pre", "backward_post", "no_prefetch"], ANY_CASE]
 
 
@@ -89,7 +90,7 @@ class ZeroBlock(Block):
 
 
 class FsdpBlock(Block):
-    """PyTorch FSDP: one unit per transformer block."""
+    """PyTorch FSDP: shards of weights, gathered unit by unit."""
 
     reshard_after_forward: Flag = True
     """Free gathered weights after forward and gather them again for backward; false is SHARD_GRAD_OP."""
@@ -102,6 +103,8 @@ class FsdpBlock(Block):
     """FSDP 1: hold gathers back so that few units are live; false lets the CPU run ahead."""
     shard_size: Gpus | None = None
     """hsdp: ranks that share one copy of the states; those of a node when left out."""
+    auto_wrap_policy: _AutoWrapPolicy = "transformer_based_wrap"
+    """One unit per block; `no_wrap` leaves the whole model one unit, which is gathered at once and beside nothing."""
     wrap_embedding_and_head: Flag = False
     """Embedding and head are units of their own (torchtitan); false leaves them in the root, whole from forward on."""
     cpu_offload: Flag = False

@@ -75,6 +75,13 @@ def check_options(options: DataParallelOptions, kind: str, findings: Findings) -
             allowed="false, or with overlap_grad_reduce: true",
             fix="set distributed_optimizer.overlap_grad_reduce: true",
         )
+    if options.fsdp.auto_wrap_policy == "no_wrap" and options.fsdp.wrap_embedding_and_head:
+        findings.add(
+            "fsdp.wrap_embedding_and_head",
+            "makes units of a model that no_wrap leaves whole",
+            allowed="false, or with auto_wrap_policy: transformer_based_wrap",
+            fix="leave out fsdp.wrap_embedding_and_head",
+        )
 
 
 def sub_group_size(

@@ -180,7 +180,7 @@ class WeightGathers:
             return
         emitter, gather = self.emitter, _gather(group, phase)
         stream = gather.communicator
-        name, holds = " and ".join(self.names[unit] for unit in group.units), self._holds(phase)
+        name, holds = self._name(group), self._holds(phase)
         fetched = fetch_shard(emitter, self.plan, group, name, after=holds, phase=phase, microbatch=microbatch)
         for event in holds if fetched is None else (*holds, fetched):
             emitter.wait(event, stream)
@@ -199,6 +199,11 @@ class WeightGathers:
         self._live[group.key] = emitter.transfer(stream, collective, after=None)
         self._coming += group.elements
         self._whole += group.elements
+
+    def _name(self, group: ShardGroup) -> str:
+        names = [self.names[unit] for unit in group.units]
+        run = [*range(group.units[0], group.units[-1] + 1)] == [*group.units]
+        return f"{names[0]} to {names[-1]}" if run and len(names) > 2 else " and ".join(names)
 
     def _holds(self, phase: str) -> list[int]:
         """Events that the next gather waits for."""

@@ -74,7 +74,8 @@ class FsdpOptions:
     """PyTorch FSDP: one unit per block. ``backward_prefetch`` and ``limit_all_gathers`` are FSDP 1's.
 
     ``backward_prefetch`` is ``backward_pre``, ``backward_post`` or ``no_prefetch``. ``cpu_offload`` keeps shards in
-    pinned host memory and runs the optimizer on the CPU. ``wrap_embedding_and_head`` makes units of these too.
+    pinned host memory and runs the optimizer on the CPU. ``wrap_embedding_and_head`` makes units of these too;
+    ``auto_wrap_policy`` ``no_wrap`` makes the whole model one unit.
     """
 
     reshard_after_forward: bool = True
@@ -82,6 +83,7 @@ class FsdpOptions:
     backward_prefetch: str = "backward_pre"
     limit_all_gathers: bool = True
     cpu_offload: bool = False
+    auto_wrap_policy: str = "transformer_based_wrap"
     wrap_embedding_and_head: bool = False
 
 

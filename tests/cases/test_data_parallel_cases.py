@@ -1,7 +1,13 @@
 """Data parallelism inside a node and across nodes, beyond what the table of cases holds."""
 
+from pathlib import Path
+
+import pytest
+
 from simgpu.api import simulate
 from simgpu.config import load_cases
+
+HERE = Path(__file__).parent
 
 GPT2_LARGE = {
     "layers": 36,
@@ -34,17 +40,34 @@ def run(kind, *, model=GPT2_LARGE, topology="dgx-a100", nodes=1, gpus=8, trainin
     return simulate(case)
 
 
-def test_no_sync_gains_little_inside_a_node_and_much_across_nodes():
-    """Eight micro-batches: seven all-reduces saved, hidden behind backward over NVLink, exposed over one NIC."""
-    training = {"gradient_accumulation": 8, "micro_batch_size": 4}
-    inside = {"training": training}
-    across = {"topology": "8x-a100-single-nic", "nodes": 2, "gpus": 16, "training": training}
-    gains = [
-        run("ddp", **where, ddp={"no_sync": False}).step_time_ns / run("ddp", **where).step_time_ns
-        for where in (inside, across)
-    ]
-    assert 1 < gains[0] < 1.2
-    assert gains[1] > 2
+@pytest.mark.parametrize(
+    ("machine", "nodes", "without_s", "with_s"),
+    [("2x-t4-10gbe", 1, 0.50, 0.41), ("1x-t4-10gbe", 2, 2.0, 0.91)],
+)
+def test_no_sync_gains_little_inside_a_node_and_much_across_nodes(machine, nodes, without_s, with_s):
+    """huggingface/accelerate, docs/source/concept_guides/gradient_synchronization.md: BERT on two T4.
+
+    16 sequences a GPU, 4 times. The script (muellerzr/timing_experiments) pads sentence pairs of MRPC to the longest
+    of 16, about 88 tokens, and prints the time of an optimizer's step. Neither precision nor network is told: fp16
+    under autocast and 10 Gb/s.
+    """
+    found = [
+        run(
+            "ddp",
+            model="bert-base",
+            topology=str(HERE / "topologies" / f"{machine}.yaml"),
+            nodes=nodes,
+            gpus=2,
+            training={
+                "sequence_length": 88, "micro_batch_size": 16, "gradient_accumulation": 4, "precision": "fp16"
+            },
+            software={"preset": "eager"},
+            ddp={"no_sync": no_sync},
+        ).step_time_s
+        for no_sync in (False, True)
+    ]  # fmt: skip
+    assert found == pytest.approx([without_s, with_s], rel=0.2)
+    assert found[0] / found[1] == pytest.approx(without_s / with_s, rel=0.2)
 
 
 def test_zeropp_moves_less_between_nodes_than_zero3():

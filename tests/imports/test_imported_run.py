@@ -40,6 +40,21 @@ def imported(tmp_path: Path) -> Import:
     return run
 
 
+@pytest.mark.parametrize(
+    ("files", "policy"),
+    [
+        ({"a.yaml": "distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\n"
+                    "fsdp_config: {fsdp_auto_wrap_policy: NO_WRAP}\n"}, "no_wrap"),
+        ({"run.sh": 'torchrun --nproc_per_node 4 sft.py --bf16 True --fsdp "full_shard auto_wrap"\n'}, None),
+        ({"run.sh": "torchrun --nproc_per_node 4 sft.py --bf16 True --fsdp full_shard\n"}, "no_wrap"),
+    ],
+)  # fmt: skip
+def test_a_model_without_a_wrapping_policy_is_one_unit(imported: Import, files: Mapping[str, str], policy: str) -> None:
+    run = imported(files, model="gpt2")
+    assert run.data["parallel"]["data_parallel"] == "fsdp1"
+    assert run.data["fsdp"].get("auto_wrap_policy") == policy
+
+
 def test_auto_becomes_what_transformers_makes_of_it(imported: Import) -> None:
     run = imported({"run.sh": LAUNCH, "ds.json": DEEPSPEED})
     assert run.data["training"] | {"optimizer": ""} == {

@@ -89,6 +89,23 @@ def test_fsdp_that_keeps_weights_after_forward_gathers_every_group_once_per_micr
     assert streams(role) == golden(wanted + step(ALL // 2))
 
 
+@pytest.mark.parametrize("reshard", [True, False])
+def test_a_model_that_nothing_wraps_is_gathered_before_everything_and_reduced_after_everything(reshard):
+    """It is the root, which is never resharded: FULL_SHARD and SHARD_GRAD_OP are the same."""
+    wanted = ""
+    for m, before in ((0, "begin"), (1, "after <add reduced shard@0>")):
+        units = f"F{m} embedding | F{m} block 0 | F{m} block 1 | F{m} head | B{m} head | B{m} block 1"
+        wanted += f"""
+        compute: <gather embedding to head@{m}> | spread gathered weights@{m} = {4 * ALL}
+                 {units} | B{m} block 0 | B{m} embedding
+                 flatten gradients@{m} = {4 * ALL} | <add reduced shard@{m}>
+        """
+        wanted += gather(m, "", "embedding to head", ALL, before)
+        wanted += reduction(m, "", "embedding.weight", ALL)
+    (role,) = roles(data_parallel="fsdp", fsdp={"auto_wrap_policy": "no_wrap", "reshard_after_forward": reshard})
+    assert streams(role) == golden(wanted + step(ALL // 2))
+
+
 def test_fsdp_in_a_pipeline_gathers_once_per_step_and_reduces_in_the_last_backward():
     """Stage 0 of two under 1F1B: F0 F1 B0 B1. Its root group is the embedding alone."""
     held = EMBEDDING + BLOCK

@@ -23,7 +23,7 @@ _PREFETCH: Final = {
 _WRAPS: Final = {
     "transformer_based_wrap": "", "transformer": "", "auto_wrap": "",
     "size_based_wrap": "units by size are not simulated: one unit per transformer block is",
-    "no_wrap": "a single unit is not simulated: one unit per transformer block is",
+    "no_wrap": "",
 }  # fmt: skip
 IDLE: Final = (
     "cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params",
@@ -103,6 +103,8 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
     if ledger.flag(spelled("activation_checkpointing")):
         settings["training.recompute"] = "full"
     wrap = ledger.text(spelled("auto_wrap_policy"))
+    if wrap is not None and wrap.lower() == "no_wrap" and kind != "ddp":
+        settings["fsdp.auto_wrap_policy"] = "no_wrap"
     if wrap is not None and _WRAPS.get(wrap.lower()):
         ledger.note(f"{spelled('auto_wrap_policy')}: {wrap}: {_WRAPS[wrap.lower()]}")
     ledger.idle(*(spelled(name) for name in IDLE))

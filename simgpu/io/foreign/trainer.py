@@ -276,7 +276,14 @@ def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
     settings = read_fsdp(ledger, block, version=given, strategy=strategy)
     if "offload" in words:
         settings["fsdp.cpu_offload"] = True
+    if strategy and not {"auto_wrap", "true"}.intersection(words) and not _wrapping_classes(ledger, block):
+        settings["fsdp.auto_wrap_policy"] = "no_wrap"  # what Accelerate does unless it is told a policy
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _wrapping_classes(ledger: Ledger, block: str) -> bool:
+    data = ledger.raw(block)
+    return isinstance(data, dict) and any("wrap" in str(key) for key in data)
 
 
 def _named_deepspeed(ledger: Ledger, at: str) -> None:

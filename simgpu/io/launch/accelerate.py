@@ -144,7 +144,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
     second = job.kind == "fsdp" or (job.kind == "hsdp" and job.strategy.divided)
     found: dict[str, Any] = {
         "fsdp_version": 2 if second else 1,
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_auto_wrap_policy": options.auto_wrap_policy.upper(),
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
         "fsdp_cpu_ram_efficient_loading": True,
         "fsdp_offload_params": options.cpu_offload,

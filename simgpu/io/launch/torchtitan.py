@@ -177,7 +177,7 @@ def _replicas(job: Job) -> dict[str, Any]:
         problem = "is none of torchtitan's ways to join replicas"
         raise cannot("parallel.data_parallel", kind, problem, allowed="ddp, fsdp, hsdp")
     if not strategy.fsdp.wrap_embedding_and_head:
-        problem = "is not torchtitan's, which makes units of embedding and head"
+        problem = "is not torchtitan's, which makes units of blocks, embedding and head"
         fix = "set fsdp.wrap_embedding_and_head: true"
         raise cannot("fsdp.wrap_embedding_and_head", False, problem, fix=fix)
     shard = strategy.dp_shard if kind == "hsdp" and strategy.dp_shard is not None else strategy.dp

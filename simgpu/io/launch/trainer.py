@@ -139,7 +139,8 @@ def _sharding(job: Job) -> list[str]:
             config["backward_prefetch"] = options.backward_prefetch
     if job.training.recompute == "full":
         config["activation_checkpointing"] = True
-    words = [word, *(["offload"] if options.cpu_offload else []), "auto_wrap"]
+    words = [word, *(["offload"] if options.cpu_offload else [])]
+    words += [] if options.auto_wrap_policy == "no_wrap" else ["auto_wrap"]
     return ["--fsdp", " ".join(words), "--fsdp_config", json.dumps(config)]
 
 

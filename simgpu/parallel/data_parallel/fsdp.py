@@ -22,9 +22,11 @@ def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
     Notes
     -----
     The root group (embedding, final norm, head) is not resharded after forward, so one microbatch over L blocks
-    gathers 2L + 1 times. Gathers move the compute precision, reductions ``reduce_dtype``. Spreading a gathered buffer
-    into weights (copy-out) and filling the reduction's buffer (copy-in) run on the compute stream; casting the shard
-    into the gather's buffer and adding the reduced shard run beside the transfers.
+    gathers 2L + 1 times; ``no_wrap`` leaves the root alone: one gather, before everything, and one reduction, after
+    everything, whatever ``reshard_after_forward`` says. Gathers move the compute precision, reductions
+    ``reduce_dtype``. Spreading a gathered buffer into weights (copy-out) and filling the reduction's buffer (copy-in)
+    run on the compute stream; casting the shard into the gather's buffer and adding the reduced shard run beside the
+    transfers.
 
     The GPU may run a forward gather beside the block before its own, and the one before that: two gather buffers
     alternate. ``forward_prefetch`` changes only when the CPU asks. In backward the next gather is asked for before a
@@ -71,8 +73,7 @@ def hsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
 def _plan(
     weights: StageWeights, training: Training, strategy: Strategy, *, prefetch: Prefetch, flat: bool
 ) -> DataParallelPlan:
-    shared = () if strategy.fsdp.wrap_embedding_and_head else ROOT_KINDS
-    root = tuple(unit for unit, kind in enumerate(weights.kinds) if kind in shared)
+    root = _root(weights.kinds, strategy.fsdp)
     blocks: list[tuple[int, ...]] = [(unit,) for unit in range(len(weights.kinds)) if unit not in root]
     writer = _Units(weights, training, strategy, flat)
     groups = [units for units in [*blocks, root] if writer.stored(units)]
@@ -103,6 +104,15 @@ def _plan(
         reduce_every_microbatch=not pipelined,
         in_flight=0 if flat else 1,
     )
+
+
+def _root(kinds: tuple[str, ...], options: FsdpOptions) -> tuple[int, ...]:
+    """Return what no inner unit wraps: it belongs to the root, which stays gathered after forward."""
+    if options.auto_wrap_policy == "no_wrap":
+        return tuple(range(len(kinds)))
+    if options.wrap_embedding_and_head:
+        return ()
+    return tuple(unit for unit, kind in enumerate(kinds) if kind in ROOT_KINDS)
 
 
 class _Units:
