@@ -23,6 +23,7 @@ from simgpu.config.timed_schedule import with_timed_schedule
 from simgpu.config.training_block import TrainingBlock
 from simgpu.hardware.cluster import Cluster
 from simgpu.lower.perturbation import UNDISTURBED
+from simgpu.parallel.data_parallel_options import WITHOUT_PIPELINES
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import layout_issues
@@ -177,8 +178,7 @@ def _check_precision(scenario: ScenarioBlock, cluster: Cluster | None, findings:
 
 def _warnings(scenario: ScenarioBlock, strategy: Strategy) -> tuple[str, ...]:
     warnings = []
-    if strategy.pp > 1 and strategy.dp > 1 and strategy.data_parallel in ("zero2", "zero3"):
-        # deepspeedai/DeepSpeed runtime/pipe/engine.py: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
+    if strategy.pp > 1 and strategy.dp > 1 and strategy.data_parallel in WITHOUT_PIPELINES:
         warnings.append(f"DeepSpeed refuses {strategy.data_parallel} together with pp > 1; this is what it would cost")
     if strategy.ep > 1 and strategy.data_parallel == "zero3":
         # deepspeedai/DeepSpeed runtime/engine.py, _validate_zero3_moe_compatibility

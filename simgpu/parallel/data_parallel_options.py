@@ -9,6 +9,9 @@ UNBUCKETED_MIB: Final = 1_000_000
 """A DDP bucket that takes every gradient: they are reduced when backward is over, as Megatron does without
 --overlap-grad-reduce and DeepSpeed without ZeRO (runtime/engine.py, buffered_allreduce_fallback)."""
 
+WITHOUT_PIPELINES: Final = ("zero2", "zero3")
+"""Refused with pp > 1: "incompatible with pipeline parallelism" (deepspeedai/DeepSpeed runtime/pipe/engine.py)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpOptions:

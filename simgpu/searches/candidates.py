@@ -11,6 +11,7 @@ from typing import Any, Final
 from simgpu.config.degrees import tensor_problems
 from simgpu.config.search_space import SearchSpace, strategy_data
 from simgpu.errors import Issue, ScenarioError
+from simgpu.parallel.data_parallel_options import WITHOUT_PIPELINES
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, global_stages, refusal
 
 LARGEST_SPACE: Final = 200_000
@@ -86,7 +87,7 @@ def list_candidates(space: SearchSpace) -> tuple[Candidate, ...]:
         problem = "has no strategy that model, cluster and batch allow"
         fix = (
             "list other values: tp x cp x pp divides the GPUs, micro_batch_size x dp the global batch, and the stages \
-divide the layers"
+divide the layers; ZeRO-2 and ZeRO-3 take no pipeline"
         )
         raise ScenarioError([Issue(field="search", problem=problem, fix=fix)])
     return tuple(found)
@@ -109,6 +110,8 @@ def _legal(space: SearchSpace) -> Iterator[tuple[dict[str, Any], int, int]]:
             if pp > 1 and not _scheduled(space, schedule, pp, virtual, batch // (micro * dp)):
                 continue
             if kind == "none" and dp * cp > 1:
+                continue
+            if pp > 1 and dp > 1 and kind in WITHOUT_PIPELINES:
                 continue
             degrees = {"pp": pp, "dp": dp, "cp": cp, "tp": tp}
             same = (kind, micro, recompute, schedule, tuple(axis for axis in order or () if degrees.get(axis, 2) > 1))

@@ -177,3 +177,9 @@ def test_candidates_are_legal_and_distinct(space):
         assert values["micro_batch_size"] * one.dp * one.microbatches == 16
         seen.add(tuple(values.items()))
     assert len(seen) == len(candidates)
+
+
+def test_what_deepspeed_refuses_is_no_candidate(space):
+    zero3 = [one for one in list_candidates(space) if one.values["data_parallel"] == "zero3"]
+    assert zero3
+    assert not [one for one in zero3 if one.values["pp"] > 1 and one.dp > 1]
