@@ -107,6 +107,9 @@ class FsdpBlock(Block):
     """One unit per block; `no_wrap` leaves the whole model one unit, which is gathered at once and beside nothing."""
     wrap_embedding_and_head: Flag = False
     """Embedding and head are units of their own (torchtitan); false leaves them in the root, whole from forward on."""
+    no_sync: Flag = False
+    """Reduce only in the last micro-batch, as Transformers' Trainer and Accelerate do; gradients are whole until
+    then."""
     cpu_offload: Flag = False
     """Shards, gradients and optimizer states in pinned host memory, and the optimizer's step on the CPU."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from simgpu.config.data_parallel_block import OffloadBlock
 from simgpu.config.findings import Findings
@@ -14,6 +15,10 @@ from simgpu.parallel.data_parallel_options import (
     OffloadOptions,
     ZeroOptions,
 )
+
+_OF_PYTORCH: Final = (
+    "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "broadcast_buffers", "no_sync",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,7 @@ def _offload(block: OffloadBlock | None) -> OffloadOptions | None:
     return None if block is None else OffloadOptions(**block.model_dump(exclude={"nvme_path"}))
 
 
-def check_options(options: DataParallelOptions, kind: str, findings: Findings) -> None:
+def check_options(options: DataParallelOptions, kind: str, findings: Findings, *, megatron: bool = False) -> None:
     """Note options that the framework refuses together.
 
     Parameters
@@ -65,9 +70,19 @@ def check_options(options: DataParallelOptions, kind: str, findings: Findings) -
     kind : str
         Kind of data parallelism.
     findings : Findings
+    megatron : bool
+        Whether ``ddp`` is Megatron's, as it is beside tensor, pipeline and context parallelism.
     """
-    megatron = options.distributed_optimizer
-    if kind == "distributed_optimizer" and megatron.overlap_param_gather and not megatron.overlap_grad_reduce:
+    plain = DdpOptions()
+    given = (name for name in _OF_PYTORCH if getattr(options.ddp, name) != getattr(plain, name))
+    for name in given if kind == "ddp" and megatron else ():
+        findings.add(
+            f"ddp.{name}",
+            "is PyTorch's DDP's; with tp, pp or cp ddp is Megatron's, which has no such option",
+            fix="leave it out",
+        )
+    sharded = options.distributed_optimizer
+    if kind == "distributed_optimizer" and sharded.overlap_param_gather and not sharded.overlap_grad_reduce:
         # NVIDIA/Megatron-LM megatron/training/arguments.py
         findings.add(
             "distributed_optimizer.overlap_param_gather",
@@ -85,7 +100,7 @@ def check_options(options: DataParallelOptions, kind: str, findings: Findings) -
 
 
 def sub_group_size(
-    scenario: ScenarioBlock, kind: str, dp: int, model_ranks_per_stage: int, gpus: int, findings: Findings
+    scenario: ScenarioBlock, kind: str, dp: int, stride: int, gpus: int, findings: Findings
 ) -> int | None:
     """Return how many neighbouring data-parallel ranks form a sub-group; None where all are alike.
 
@@ -96,14 +111,14 @@ def sub_group_size(
         Kind of data parallelism.
     dp : int
         Data-parallel degree.
-    model_ranks_per_stage : int
-        GPUs between two data-parallel neighbours: tp.
+    stride : int
+        Ranks from one data-parallel neighbour to the next: those of the axes inside dp.
     gpus : int
         Of the cluster.
     findings : Findings
         Gets a size that does not divide the dp ranks.
     """
-    per_node = max(1, gpus // scenario.cluster.nodes // model_ranks_per_stage)
+    per_node = min(dp, max(1, gpus // scenario.cluster.nodes // stride))
     if kind == "hsdp":
         given = scenario.fsdp.shard_size if scenario.fsdp is not None else None
         if given is None and (dp % per_node or per_node == 1):

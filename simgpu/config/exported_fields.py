@@ -49,6 +49,8 @@ def step_fields(case: Case) -> dict[str, Any]:
             result[f"training.{_TRAINING.get(name, name)}"] = value
     result["training.precision"] = "fp8" if result.pop("training.fp8") else training.precision
     result |= _strategy(strategy)
+    if training.accumulation == 1:
+        result.pop("fsdp.no_sync", None)  # the only micro-batch is the last
     result |= _flat("model", _nameless(case.model))
     result |= _flat("software", case.software)
     result |= _flat("network.nccl", case.nccl)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from simgpu.config.data_parallel_options import check_options, data_parallel_options, sub_group_size
@@ -92,7 +93,7 @@ def plan_layout(
     if dp is None or not findings.sound(*_DEGREES, "parallel.ep", "parallel.expert_tp", "parallel.order"):
         return None
     options = data_parallel_options(scenario)
-    check_options(options, kind, findings)
+    check_options(options, kind, findings, megatron=max(parallel.tp, pp, parallel.cp) > 1)
     check_threads(scenario, kind, parallel.tp * pp * parallel.cp * parallel.ep, findings)
     check_offload(scenario, kind, findings)
     if kind == "dataparallel" and scenario.training.sync_batch_norm:  # pytorch/pytorch torch/nn/modules/batchnorm.py
@@ -101,13 +102,14 @@ def plan_layout(
     if kind == "dataparallel" and isinstance(model, DualEncoder):
         fix = "set parallel.data_parallel: ddp"
         findings.add("parallel.data_parallel", "gathers features of no other process: it is a single one", fix=fix)
-    per_stage = parallel.tp * parallel.cp
+    inside = dict(zip(("tp", "cp", "pp"), (parallel.tp, parallel.cp, pp), strict=True))
+    stride = prod(inside.get(axis, 1) for axis in order[order.index("dp") + 1 :])
     strategy = Strategy(
         tp=parallel.tp,
         pp=pp,
         cp=parallel.cp,
         dp=dp,
-        dp_shard=sub_group_size(scenario, kind, dp, per_stage, gpus or 1, findings) if dp > 1 else None,
+        dp_shard=sub_group_size(scenario, kind, dp, stride, gpus or 1, findings) if dp > 1 else None,
         ep=parallel.ep,
         expert_tp=parallel.expert_tp,
         cp_comm_type=parallel.cp_comm_type,

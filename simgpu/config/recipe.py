@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from simgpu.config.training_block import TrainingBlock
 from simgpu.dtypes import DType
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.encoder import Encoder
 from simgpu.workload.encoder_decoder import EncoderDecoder
@@ -121,14 +122,17 @@ def build_training(
         master = None if block.master_dtype == "none" else DType(block.master_dtype)
     else:
         master = None if param is DType.FP32 else default.master  # fp32 weights are their own master
+    sharded = data_parallel.startswith("zero") or data_parallel in FSDP_KINDS
+    of_autograd = not (model_parallel or data_parallel.startswith("zero") or data_parallel == "distributed_optimizer")
+    grad = DType(block.grad_dtype) if block.grad_dtype else param if of_autograd else default.grad
     return Training(
         sequence_length=block.sequence_length or 1,
         micro_batch_size=micro_batch_size,
         accumulation=accumulation,
         precision=precision,
         param_dtype=param,
-        grad_dtype=DType(block.grad_dtype) if block.grad_dtype else default.grad,
-        reduce_dtype=DType(block.reduce_dtype) if block.reduce_dtype else default.reduce,
+        grad_dtype=grad,
+        reduce_dtype=DType(block.reduce_dtype) if block.reduce_dtype else default.reduce if sharded else grad,
         master_dtype=master,
         optimizer=block.optimizer,
         recompute=block.recompute,

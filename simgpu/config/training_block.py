@@ -46,10 +46,11 @@ class TrainingBlock(Block):
     """Storage of the weights. By default what the framework does: fp32 for ddp (autocast) and fsdp, `precision` for
     zero1-3 (DeepSpeed), distributed_optimizer and tp or pp without sharding (Megatron)."""
     grad_dtype: _Storage | None = None
-    """Storage of the gradients. By default fp32 for ddp, fsdp and Megatron, `precision` for zero1-3."""
+    """Storage of the gradients. By default that of the weights for ddp and fsdp, fp32 for Megatron, `precision` for
+    zero1-3."""
     reduce_dtype: _Storage | None = None
-    """What travels in gradient reductions; gathers of sharded weights travel in `precision`. By default fp32 for ddp
-    and Megatron, `precision` for fsdp and zero1-3."""
+    """What travels in gradient reductions; gathers of sharded weights travel in `precision`. By default that of
+    the gradients for ddp and Megatron, `precision` for fsdp and zero1-3."""
     master_dtype: _Master | None = None
     """Separate master copy kept by the optimizer; `none` when the weights are the master. By default none for ddp and
     fsdp and for fp32 weights, fp32 for zero1-3 and Megatron."""

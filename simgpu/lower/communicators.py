@@ -44,8 +44,10 @@ def communicator_axes(
     axes = dict(strategy.mesh_axes)
     if strategy.threaded:
         return axes | {HOST: axes["dp"]}
+    if strategy.alone_alike:
+        axes = {"dp": ("dp",), **axes}
     if strategy.offloads:
-        axes = {"dp": ("dp",), **axes} | dict.fromkeys(HOST_STREAMS, ())
+        axes |= dict.fromkeys(HOST_STREAMS, ())
     if any(chunk.plan.copies_apart for chunk in chunks):
         axes[COPIES] = ()
     if any(chunk.parts.tied_elements for chunk in chunks):

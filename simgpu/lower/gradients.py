@@ -131,7 +131,8 @@ class GradientReductions:
             group = self._shards[reduction.group]
         if microbatch > 0:
             self._take("own part", plan.fresh_bytes)
-        emitter.alloc(reduction.flat_bytes, BUCKETS)  # a copy is sent: unsharded gradients go when it is made
+        held = reduction.flat_bytes
+        emitter.alloc(held, BUCKETS)  # a copy is sent: unsharded gradients go when it is made
         self._flatten(reduction, microbatch)
         if group is not None:
             emitter.free(group.gradient_bytes, BUCKETS)
@@ -155,6 +156,9 @@ class GradientReductions:
             event = emitter.transfer(hop.communicator, collective, after=None if behind else event)
             if index == 0:
                 self._running.append(event)
+                if hop.kind == "reduce_scatter" and len(reduction.hops) > 1:  # what goes on is the shard
+                    emitter.free(held - reduction.hops[-1].bytes, BUCKETS, hop.communicator)
+                    held = reduction.hops[-1].bytes
         stream = self._beside(reduction.hops[-1].communicator)
         if stream != reduction.hops[-1].communicator:
             emitter.wait(event, stream)
@@ -162,7 +166,7 @@ class GradientReductions:
         end = self._ends[stream] = emitter.record(stream)
         if reduction.group is not None:
             self._keep(reduction.group[0], stream)
-        emitter.free(reduction.flat_bytes, BUCKETS, stream)
+        emitter.free(held, BUCKETS, stream)
         arrived = gradients_to_host(emitter, plan, reduction, after=end, microbatch=microbatch)
         if arrived is not None:
             self._down = arrived

@@ -156,7 +156,7 @@ def _stages(
 ) -> tuple[StageUnits, ...]:
     if isinstance(model, SyntheticModel):
         return tuple(synthetic_stage(unit, index) for index, unit in enumerate(synthetic_units(model)))
-    apart = strategy.copies > 1 or strategy.offloads
+    apart = strategy.copies > 1 or strategy.alone_alike
     sharded = apart and strategy.data_parallel in SHARDED_WEIGHTS  # gathered in the compute precision
 
     def units(training: Training) -> ModelUnits:

@@ -53,7 +53,7 @@ def stage_plan(parts: StageUnits, training: Training, strategy: Strategy) -> Dat
 
 
 def _plan(weights: StageWeights, training: Training, strategy: Strategy, *, alone: bool) -> DataParallelPlan:
-    alone = alone and not strategy.offloads
+    alone = alone and not strategy.alone_alike
     return STRATEGIES["none" if alone else strategy.data_parallel](weights, training, strategy)
 
 

@@ -9,6 +9,7 @@ UNBUCKETED_MIB: Final = 1_000_000
 """A DDP bucket that takes every gradient: they are reduced when backward is over, as Megatron does without
 --overlap-grad-reduce and DeepSpeed without ZeRO (runtime/engine.py, buffered_allreduce_fallback)."""
 
+FSDP_KINDS: Final = ("fsdp1", "fsdp", "hsdp")
 WITHOUT_PIPELINES: Final = ("zero2", "zero3")
 """Refused with pp > 1: "incompatible with pipeline parallelism" (deepspeedai/DeepSpeed runtime/pipe/engine.py)."""
 
@@ -78,7 +79,7 @@ class FsdpOptions:
 
     ``backward_prefetch`` is ``backward_pre``, ``backward_post`` or ``no_prefetch``. ``cpu_offload`` keeps shards in
     pinned host memory and runs the optimizer on the CPU. ``wrap_embedding_and_head`` makes units of these too;
-    ``auto_wrap_policy`` ``no_wrap`` makes the whole model one unit.
+    ``auto_wrap_policy`` ``no_wrap`` makes the whole model one unit. ``no_sync`` reduces in the last micro-batch only.
     """
 
     reshard_after_forward: bool = True
@@ -88,6 +89,7 @@ class FsdpOptions:
     cpu_offload: bool = False
     auto_wrap_policy: str = "transformer_based_wrap"
     wrap_embedding_and_head: bool = False
+    no_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

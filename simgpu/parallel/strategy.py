@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from simgpu.parallel.data_parallel_options import (
+    FSDP_KINDS,
     DdpOptions,
     DistributedOptimizerOptions,
     FsdpOptions,
@@ -97,7 +98,12 @@ class Strategy:
         """Whether states are kept in host memory or on an SSD."""
         if self.data_parallel.startswith("zero"):
             return self.zero.offload_optimizer is not None or self.zero.offload_param is not None
-        return self.data_parallel in ("fsdp1", "fsdp", "hsdp") and self.fsdp.cpu_offload
+        return self.data_parallel in FSDP_KINDS and self.fsdp.cpu_offload
+
+    @property
+    def alone_alike(self) -> bool:
+        """Whether a single replica does as many do: FSDP casts, gathers and drops units; what is offloaded moves."""
+        return self.offloads or self.data_parallel in FSDP_KINDS
 
     @property
     def divided(self) -> bool:
@@ -248,7 +254,7 @@ class Strategy:
     @property
     def shards_experts(self) -> bool:
         """Whether experts of a single copy are sharded and gathered as the rest is, on groups of one rank."""
-        return self.offloads or self.data_parallel in ("fsdp1", "fsdp", "hsdp", "zero3")
+        return self.alone_alike or self.data_parallel == "zero3"
 
     @property
     def world_size(self) -> int:

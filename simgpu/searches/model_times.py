@@ -63,7 +63,7 @@ class ModelTimes:
         key = self._key(case, store)
         found = self._units.get(key)
         if found is None:
-            apart = strategy.copies > 1 or strategy.offloads
+            apart = strategy.copies > 1 or strategy.alone_alike
             sharded = apart and strategy.data_parallel in SHARDED_WEIGHTS
             parts = model_units(
                 case.model,  # type: ignore[arg-type]  # a search has no synthetic models
@@ -115,7 +115,7 @@ class ModelTimes:
 
     def _key(self, case: Case, store: GradientStore) -> Hashable:
         strategy, training = case.strategy, _recipe(case)
-        sharded = strategy.data_parallel in SHARDED_WEIGHTS and (strategy.copies > 1 or strategy.offloads)
+        sharded = strategy.data_parallel in SHARDED_WEIGHTS and (strategy.copies > 1 or strategy.alone_alike)
         splits = strategy.splits
         return (strategy.tp, strategy.sequence_parallel, splits, sharded, store.zeroed, training)
 

@@ -118,3 +118,13 @@ def kernels(role, stream=COMPUTE):
         for item, name in _named(role.streams[stream])
         if isinstance(item, Compute)
     }
+
+
+def held(role, category):
+    """Where memory of a category is taken and given back, by stream, without the sizes of everything else."""
+    found = {}
+    for stream, tokens in streams(role, memory=True).items():
+        kept = [token for token in tokens if token[0] not in "+-<" or token.endswith(f" {category}")]
+        if any(token.endswith(f" {category}") for token in kept):
+            found[stream] = [token for token in kept if not token.startswith(("spread", "cast", "gradient norm"))]
+    return found

@@ -4,7 +4,7 @@ import pytest
 
 from simgpu.api import simulate
 from simgpu.program import HOST, Collective, Issue
-from tests.lower.printer import golden, streams
+from tests.lower.printer import golden, held, streams
 from tests.lower.tiny import ALL, BLOCK, EMBEDDING, HEAD, STREAM, roles, tiny
 
 ROOT = EMBEDDING + HEAD
@@ -131,16 +131,6 @@ def test_fsdp_in_a_pipeline_gathers_once_per_step_and_reduces_in_the_last_backwa
     assert streams(first) == golden(wanted + step(held // 2))
 
 
-def held(role, category):
-    """Where memory of a category is taken and given back, by stream, without the sizes of everything else."""
-    found = {}
-    for stream, tokens in streams(role, memory=True).items():
-        kept = [token for token in tokens if token[0] not in "+-<" or token.endswith(f" {category}")]
-        if any(token.endswith(f" {category}") for token in kept):
-            found[stream] = [token for token in kept if not token.startswith(("spread", "cast", "gradient norm"))]
-    return found
-
-
 def test_gathered_weights_live_from_their_gather_to_the_end_of_their_use():
     (role,) = roles(data_parallel="fsdp", training={"gradient_accumulation": 1})
     root, block = f"{2 * ROOT} gathered", f"{2 * BLOCK} gathered"
@@ -183,6 +173,37 @@ def test_unsharded_gradients_live_from_backward_to_the_end_of_their_reduction():
     freed = [token for token in found["dp"] if token.startswith(("-", "reduce"))]
     assert [token for token in freed if token[0] == "-"] == [f"-{block}", f"-{block}", f"-{root}"]
     assert [token[0] for token in freed] == ["r", "-"] * 3, "each after its own reduction"
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "fsdp1"])
+def test_no_sync_reduces_in_the_last_backward_and_gathers_as_ever(kind):
+    assert counts(data_parallel=kind) == {"all_gather": 2 * 5, "reduce_scatter": 2 * 3}
+    assert counts(data_parallel=kind, fsdp={"no_sync": True}) == {"all_gather": 2 * 5, "reduce_scatter": 3}
+    (role,) = roles(data_parallel=kind, fsdp={"no_sync": True})
+    kept = [token for token in held(role, "buckets")["compute"] if token.startswith("+")]
+    assert kept[:3] == [f"+{2 * ROOT} buckets", f"+{2 * BLOCK} buckets", f"+{2 * BLOCK} buckets"], (
+        "all gradients, whole"
+    )
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "fsdp1"])
+def test_a_tied_weight_is_gathered_with_both_its_users(kind):
+    """Units of their own would leave the head without the embedding's weight."""
+    (role,) = roles(
+        data_parallel=kind, model={"tied_embeddings": True}, fsdp={"wrap_embedding_and_head": True},
+        training={"gradient_accumulation": 1},
+    )  # fmt: skip
+    tied = EMBEDDING + HEAD - EMBEDDING  # once, and the norm
+    gathers = [token for token in streams(role)["dp"] if token.startswith("gather embedding")]
+    assert gathers == [f"gather embedding and head@0 = all_gather {2 * tied}"]
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "fsdp1", "hsdp"])
+def test_a_single_rank_casts_and_drops_units_as_many_do(kind):
+    options = {"fsdp": {"shard_size": 2}} if kind == "hsdp" else {}
+    alone, many = (roles(data_parallel=kind, gpus=gpus, **(options if gpus > 2 else {}))[0] for gpus in (1, 4))
+    both = [held(role, "gathered")["compute"][:-1] for role in (alone, many)]  # without the optimizer
+    assert both[0] == both[1] != []
 
 
 def test_in_a_pipeline_gradients_stay_unsharded_until_the_last_backward():

@@ -4,7 +4,7 @@ from math import isqrt
 
 import pytest
 
-from tests.lower.printer import golden, streams
+from tests.lower.printer import golden, held, streams
 from tests.lower.tiny import ALL, BLOCK, DOWN, EMBEDDING, GATE_UP, HEAD, NORM, OUT, QKV, program, roles
 
 ROOT = EMBEDDING + HEAD
@@ -67,6 +67,22 @@ def test_with_tensor_parallelism_ranks_of_one_shard_are_neighbours_on_the_dp_axi
 def test_every_axis_of_data_parallelism_is_accounted_as_dp():
     communicators = program(**HYBRID).communicators
     assert {name: each.axis for name, each in communicators.items()} == dict.fromkeys(communicators, "dp")
+
+
+def test_the_scattered_gradient_goes_before_its_shard_crosses():
+    """Only shards pile up in front of a slow network."""
+    (role,) = roles(**HYBRID, training={"gradient_accumulation": 1})
+    block = 2 * BLOCK
+    freed = [token for token in held(role, "buckets")["dp_shard"] if token.startswith("-")]
+    assert freed[0] == f"-{block - block // 4} buckets"
+    assert f"-{block // 4} buckets" in held(role, "buckets")["dp_replicate"]
+
+
+def test_sub_groups_are_what_a_node_has_of_a_stage():
+    """With pp inside dp a node of eight has four of a stage's replicas; a single node has them all."""
+    wanted = {"gpus": 16, "nodes": 2, "pp": 2, "data_parallel": "hsdp", "order": ["dp", "pp", "cp", "tp"]}
+    assert groups("dp_shard", **wanted)[0] == (0, 2, 4, 6)
+    assert roles(gpus=8, pp=2, tp=2, data_parallel="hsdp"), "two replicas on one node"
 
 
 ZEROPP = {

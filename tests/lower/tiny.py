@@ -15,8 +15,8 @@ STREAM = 2 * TOKENS * 64  # bytes of the residual stream in bf16
 assert (BLOCK, EMBEDDING, HEAD, ALL, STREAM) == (41088, 16384, 16448, 115008, 4096)
 
 
-def tiny(*, model=None, training=None, software=None, gpus=2, **parallel):
-    """Two micro-batches of 32 tokens on one dgx-a100 node; ``zero``, ``ddp``, ... are option blocks.
+def tiny(*, model=None, training=None, software=None, gpus=2, nodes=1, **parallel):
+    """Two micro-batches of 32 tokens on dgx-a100 nodes; ``zero``, ``ddp``, ... are option blocks.
 
     Its kernels are so short that every run would be launch-bound: the CPU takes no time unless asked to.
     """
@@ -26,7 +26,7 @@ def tiny(*, model=None, training=None, software=None, gpus=2, **parallel):
         {
             "name": "tiny",
             "model": {**MODEL, **(model or {})},
-            "cluster": {"topology": "dgx-a100", "nodes": 1, "gpus": gpus},
+            "cluster": {"topology": "dgx-a100", "nodes": nodes, "gpus": gpus},
             "training": {
                 "sequence_length": TOKENS,
                 "micro_batch_size": 1,

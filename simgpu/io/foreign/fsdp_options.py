@@ -98,6 +98,7 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
     if kind != "ddp":
         settings["fsdp.reshard_after_forward"] = whole
         settings["fsdp.backward_prefetch"] = prefetch or "no_prefetch"
+        settings["fsdp.no_sync"] = True  # Accelerator.accumulate and Trainer wrap all micro-batches but the last in it
         offload = ledger.flag(spelled("offload_params")) or ledger.flag(spelled("cpu_offload"))
         settings["fsdp.cpu_offload"] = offload or None
     if ledger.flag(spelled("activation_checkpointing")):

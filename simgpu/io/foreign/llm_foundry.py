@@ -85,7 +85,7 @@ def read_llm_foundry(path: Path) -> Reading:
 def _sharding(ledger: Ledger) -> dict[str, Any]:
     if not isinstance(ledger.raw("fsdp_config"), dict):
         return {"parallel.data_parallel": "ddp"}
-    settings = read_fsdp(ledger, "fsdp_config")
+    settings = read_fsdp(ledger, "fsdp_config") | {"fsdp.no_sync": None}  # Composer reduces in every micro-batch
     if settings["parallel.data_parallel"] == "fsdp1" and ledger.raw("fsdp_config.backward_prefetch") is None:
         settings["fsdp.backward_prefetch"] = "backward_post"  # Composer's default
     settings["training.recompute"] = "full" if ledger.flag("fsdp_config.activation_checkpointing") else "none"

@@ -148,6 +148,8 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     settings |= {key: value for key, value in _optimizer(ledger, at).items() if value is not None}
     settings |= lora(ledger, at)
     settings |= _sharding(ledger, at)
+    if ledger.flag(f"{at}accelerator_config.gradient_accumulation_kwargs.sync_each_batch"):
+        settings["fsdp.no_sync"] = False
     _named_deepspeed(ledger, at)
     if ledger.flag(f"{at}use_liger_kernel") or ledger.flag(f"{at}enable_liger_kernel"):
         ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")

@@ -180,6 +180,9 @@ def _replicas(job: Job) -> dict[str, Any]:
         problem = "is not torchtitan's, which makes units of blocks, embedding and head"
         fix = "set fsdp.wrap_embedding_and_head: true"
         raise cannot("fsdp.wrap_embedding_and_head", False, problem, fix=fix)
+    if strategy.fsdp.no_sync and job.training.accumulation > 1 and strategy.pp == 1:
+        problem = "is not torchtitan's, which reduces in every micro-batch"
+        raise cannot("fsdp.no_sync", True, problem, fix="set fsdp.no_sync: false")
     shard = strategy.dp_shard if kind == "hsdp" and strategy.dp_shard is not None else strategy.dp
     return {
         "data_parallel_replicate_degree": strategy.dp // shard,

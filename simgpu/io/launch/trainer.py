@@ -24,6 +24,7 @@ _OPTIMIZERS: Final = {
 _PRECISIONS: Final[Mapping[str, list[str]]] = {
     "bf16": ["--bf16", "True"], "fp16": ["--fp16", "True"], "tf32": ["--tf32", "True"], "fp32": [], "fp8": [],
 }  # fmt: skip
+SYNC_EACH_BATCH: Final = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
 _FSDP1: Final = {"fsdp1": "full_shard", "hsdp": "hybrid_shard"}
 VARIABLES: Final = {
     "TOKENIZER": ("", "name or full path of the tokenizer of the model"),
@@ -95,6 +96,7 @@ def trainer_arguments(job: Job, config: Mapping[str, Any], *, fsdp: bool = True)
         _PRECISIONS[job.precision],
         ["--optim", _optimizer(job)],
         _sharding(job) if fsdp and job.kind in ("fsdp1", "fsdp", "hsdp") else [],
+        ["--accelerator_config", json.dumps(SYNC_EACH_BATCH)] if _reduces_each_time(job) else [],
         _replicas(job) if job.kind == "ddp" else [],
         _recompute(job),
         ["--torch_compile", "True"] if job.software.name == "compile" else [],
@@ -142,6 +144,12 @@ def _sharding(job: Job) -> list[str]:
     words = [word, *(["offload"] if options.cpu_offload else [])]
     words += [] if options.auto_wrap_policy == "no_wrap" else ["auto_wrap"]
     return ["--fsdp", " ".join(words), "--fsdp_config", json.dumps(config)]
+
+
+def _reduces_each_time(job: Job) -> bool:
+    """Whether FSDP reduces in every micro-batch, which Trainer does not by itself."""
+    sharded = job.kind in ("fsdp1", "fsdp", "hsdp")
+    return sharded and job.training.accumulation > 1 and not job.strategy.fsdp.no_sync
 
 
 def _replicas(job: Job) -> list[str]:

@@ -35,7 +35,8 @@ def fsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
     (fsdp/_fully_shard/_fsdp_param_group.py, post_backward; _fsdp_state.py, _root_post_backward_final_callback).
 
     In a pipeline the weights stay gathered and the gradients unsharded until the last microbatch's backward, as
-    torch.distributed.pipelining sets it (stage.py, backward_maybe_with_nosync).
+    torch.distributed.pipelining sets it (stage.py, backward_maybe_with_nosync). ``no_sync`` leaves gradients unsharded
+    until the last microbatch without a pipeline too (``set_requires_gradient_sync``), and weights are dropped.
     """
     prefetch = Prefetch(forward=strategy.fsdp.forward_prefetch, backward="pre", hold="copies")
     return _plan(weights, training, strategy, prefetch=prefetch, flat=False)
@@ -73,22 +74,22 @@ def hsdp(weights: StageWeights, training: Training, strategy: Strategy) -> DataP
 def _plan(
     weights: StageWeights, training: Training, strategy: Strategy, *, prefetch: Prefetch, flat: bool
 ) -> DataParallelPlan:
-    root = _root(weights.kinds, strategy.fsdp)
+    root = _root(weights, strategy.fsdp)
     blocks: list[tuple[int, ...]] = [(unit,) for unit in range(len(weights.kinds)) if unit not in root]
     writer = _Units(weights, training, strategy, flat)
     groups = [units for units in [*blocks, root] if writer.stored(units)]
-    pipelined, ways = strategy.pp > 1, writer.ways
+    ways = writer.ways
     stored = sum(shard_elements(writer.stored(units), ways) for units in groups)
     reduced = sum(shard_elements(writer.reduced(units), ways) for units in groups)
     trained = sum(shard_elements(writer.trained(units), ways) for units in groups)
-    if strategy.fsdp.wrap_embedding_and_head:  # the final norm is a unit too: the head fetches that one ahead
+    if not root:  # the final norm is a unit too: the head fetches that one ahead
         prefetch = replace(prefetch, late=frozenset(unit for unit, kind in enumerate(weights.kinds) if kind == "head"))
     dropped = [0] * len(weights.kinds)
     for units in groups:
         dropped[units[0]] = shard_elements(writer.reduced(units), ways) * training.grad_dtype.bytes
     ready = {(g.unit, g.name): order for order, g in enumerate(weights.gradients)}
     reductions = [writer.reduction(units, root=units == root) for units in groups if writer.trained(units)]
-    kept = autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if pipelined else GradientStore()
+    kept = autograd_store(training.precision.bytes, training.reduce_dtype.bytes) if writer.once else GradientStore()
     return DataParallelPlan(
         weights_bytes=stored * training.param_dtype.bytes,
         gradients_bytes=reduced * training.grad_dtype.bytes,
@@ -99,20 +100,23 @@ def _plan(
         store=kept,
         shards=tuple(writer.group(units, strategy.fsdp, root=units == root) for units in groups),
         prefetch=prefetch,
-        keep_gathered=pipelined and not flat,
+        keep_gathered=strategy.pp > 1 and not flat,
         reductions=tuple(sorted(reductions, key=lambda r: ready[r.unit, r.parameter])),
-        reduce_every_microbatch=not pipelined,
+        reduce_every_microbatch=not writer.once,
         in_flight=0 if flat else 1,
     )
 
 
-def _root(kinds: tuple[str, ...], options: FsdpOptions) -> tuple[int, ...]:
-    """Return what no inner unit wraps: it belongs to the root, which stays gathered after forward."""
+def _root(weights: StageWeights, options: FsdpOptions) -> tuple[int, ...]:
+    """Return what no inner unit wraps: it belongs to the root, which stays gathered after forward.
+
+    A weight that two modules share is in one unit with both (pytorch/torchtitan models/qwen3/parallelize.py).
+    """
     if options.auto_wrap_policy == "no_wrap":
-        return tuple(range(len(kinds)))
-    if options.wrap_embedding_and_head:
+        return tuple(range(len(weights.kinds)))
+    if options.wrap_embedding_and_head and not weights.tied:
         return ()
-    return tuple(unit for unit, kind in enumerate(kinds) if kind in ROOT_KINDS)
+    return tuple(unit for unit, kind in enumerate(weights.kinds) if kind in ROOT_KINDS)
 
 
 class _Units:
@@ -121,7 +125,8 @@ class _Units:
     def __init__(self, weights: StageWeights, training: Training, strategy: Strategy, flat: bool) -> None:
         self.weights, self.training, self.flat = weights, training, flat
         self.gradients, self.all = weights.by_unit(frozen=False), weights.by_unit(frozen=True)
-        self.pipelined, self.replicas = strategy.pp > 1, 1
+        self.replicas = 1
+        self.once = strategy.pp > 1 or (strategy.fsdp.no_sync and training.accumulation > 1)
         self.ways, self.communicator = strategy.dp, DP
         if strategy.data_parallel == "hsdp" and strategy.dp_shard is not None and strategy.dp_shard < strategy.dp:
             self.ways, self.communicator = strategy.dp_shard, SHARD
@@ -142,7 +147,7 @@ class _Units:
 
     def group(self, units: tuple[int, ...], options: FsdpOptions, *, root: bool) -> ShardGroup:
         elements, size = self.stored(units), self.training.precision.bytes
-        gradient = self.training.reduce_dtype.bytes if self.pipelined else size  # accumulated in the reductions' format
+        gradient = self.training.reduce_dtype.bytes if self.once else size  # accumulated in the reductions' format
         stored = self.training.param_dtype.bytes
         cast = 0 if self.flat and stored == size else stored + size  # a flat shard in the right format is sent itself
         gather = Gather(
@@ -164,7 +169,7 @@ class _Units:
 
     def reduction(self, units: tuple[int, ...], *, root: bool) -> Reduction:
         elements, moved = self.reduced(units), self.training.reduce_dtype.bytes
-        fresh = moved if self.pipelined else self.training.precision.bytes
+        fresh = moved if self.once else self.training.precision.bytes
         copied = fresh + moved
         if self.flat:
             copied = 2 * fresh + (fresh + moved if fresh != moved else 0)
