@@ -23,6 +23,9 @@ from simgpu.errors import Issue
 from simgpu.io.yaml_file import FieldPath
 from simgpu.units import QuantityError
 
+_LISTS: Final[Mapping[FieldPath, str]] = {
+    ("perturb", "links"): 'a list such as [{link: "node0/nic0<->pod0/leaf0", share: 0.5}]',
+}
 _SAME: Final[Mapping[FieldPath, FieldPath]] = {
     ("training", name): ("training", own) for name, own in BATCH_NAMES.items()
 }
@@ -237,7 +240,7 @@ def _note(detail: ErrorDetails, data: Any, findings: Findings) -> None:
     elif kind in ("model_type", "model_attributes_type", "dict_type"):
         issue = draft.issue(path, "is not a mapping of fields", value=value, fix=no_mapping_hint(path, value))
     elif kind == "list_type":
-        issue = draft.issue(path, "is not a list", value=value, allowed="a list such as [8, 8]")
+        issue = draft.issue(path, "is not a list", value=value, allowed=_LISTS.get(path, "a list such as [8, 8]"))
     else:
         issue = draft.issue(path, detail["msg"], value=value)
     findings.note(path, issue)
@@ -248,5 +251,5 @@ def _two_names(path: FieldPath, value: object, findings: Findings) -> Issue:
     draft, own = findings.draft, _SAME[path]
     findings.bad.append(own)
     other = draft.name(own)
-    problem = f"is the same number as {other}, which is {show(draft.get(own))}"
+    problem = f"is another name of {other}, which is given as {show(draft.get(own))}"
     return draft.issue(path, problem, value=value, fix=f"leave {path[-1]} or {other} out")

@@ -73,11 +73,11 @@ def test_a_sweep_goes_over_them():
 def test_a_number_has_one_name():
     found = issue(train_batch_size=64, global_batch_size=32, micro_batch_size=1)
     assert str(found).endswith(
-        "training.train_batch_size = 64: is the same number as global_batch_size, which is 32; "
+        "training.train_batch_size = 64: is another name of global_batch_size, which is given as 32; "
         "fix: leave train_batch_size or global_batch_size out"
     )
     found = issue(per_device_train_batch_size=2, train_micro_batch_size_per_gpu=1)
-    assert "train_micro_batch_size_per_gpu = 1: is the same number as per_device_train_batch_size, which is 2" in str(
+    assert "train_micro_batch_size_per_gpu = 1: is another name of per_device_train_batch_size, which is given as 2" in str(
         found
     )
 
