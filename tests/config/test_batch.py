@@ -77,9 +77,8 @@ def test_a_number_has_one_name():
         "fix: leave train_batch_size or global_batch_size out"
     )
     found = issue(per_device_train_batch_size=2, train_micro_batch_size_per_gpu=1)
-    assert "train_micro_batch_size_per_gpu = 1: is another name of per_device_train_batch_size, which is given as 2" in str(
-        found
-    )
+    wanted = "train_micro_batch_size_per_gpu = 1: is another name of per_device_train_batch_size, which is given as 2"
+    assert wanted in str(found)
 
 
 def test_messages_use_the_names_of_the_file(tmp_path):
