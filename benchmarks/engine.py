@@ -1,15 +1,22 @@
 """What a simulation costs: the engine as multiples of bare SimPy, fold, build, memory, and growth with the cluster.
 
-One command, everything measured in one run: ``python benchmarks/engine.py``. Times are CPU seconds of one core.
+One command, everything measured in one run: ``python benchmarks/engine.py``. Times are CPU seconds of one core. The
+last lines say which targets hold.
 """
 
 import gc
+import json
 import multiprocessing
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import simpy
+from targets import verdict
 
 TRAINING = {"sequence_length": 8192, "micro_batch_size": 1, "gradient_accumulation": 16, "precision": "bf16"}
 LLAMA = {
@@ -23,6 +30,7 @@ OVERLAPPED = {"data_parallel": "distributed_optimizer", "sequence_parallel": Tru
 BUCKETS = {"overlap_grad_reduce": True, "overlap_param_gather": True}
 LAYERS = [7] + [8] * 14 + [7]
 GPUS = (8, 128, 1024, 4096, 16384)
+PARTS = ("load", "build", "fold", "play", "report")
 TIMEOUTS = 200_000
 PROCESSES = 1000
 
@@ -43,12 +51,20 @@ def llama(gpus, *, overlap=True, microbatches=16):
     }
 
 
+UNDISTURBED = "undisturbed: 128 GPUs, folded"
+DISTURBED = "disturbed: 16,384 GPUs, folded"
+UNFOLDED = "256 GPUs unfolded, 2 micro-batches"
+SLOW = "16,384 GPUs, folded, a slow GPU"
+JITTER = "1,024 GPUs unfolded, jitter"
 CASES = {
-    "undisturbed: 128 GPUs, folded": (llama(128, overlap=False), True),
-    "disturbed: 16,384 GPUs, folded": (llama(16384), True),
-    "256 GPUs unfolded, 2 micro-batches": (llama(256, microbatches=2), False),
+    UNDISTURBED: (llama(128, overlap=False), True),
+    DISTURBED: (llama(16384), True),
+    UNFOLDED: (llama(256, microbatches=2), False),
     **{f"{gpus:,} GPUs, folded": (llama(gpus), True) for gpus in GPUS},
+    SLOW: (llama(16384) | {"perturb": {"slow_ranks": {5: 1.2}}}, True),
+    JITTER: (llama(1024) | {"perturb": {"jitter": 0.02, "seed": 1}}, False),
 }
+COMMANDS = (DISTURBED, SLOW)
 
 
 def bare_timeout_us():
@@ -87,6 +103,7 @@ def measure(name):
     from simgpu.config import load_cases
     from simgpu.engine import play
     from simgpu.fold import fold
+    from simgpu.lower.perturbation import perturbed
     from simgpu.metrics.summary import summarize
     from simgpu.pricing import lower_case, op_prices
 
@@ -102,7 +119,7 @@ def measure(name):
     begin = clock()
     (case,) = load_cases(scenario)
     loaded = clock()
-    whole = lower_case(case, op_prices(case))
+    whole = perturbed(lower_case(case, op_prices(case)), case.perturbation)
     lowered = clock()
     program = fold(whole) if folded else whole
     partitioned = clock()
@@ -131,29 +148,62 @@ def measure(name):
     }
 
 
+def command(name):
+    """CPU seconds and MB of ``simgpu run`` with its page, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "case.yaml"
+        file.write_text(json.dumps(CASES[name][0]))  # JSON is YAML
+        arguments = [sys.executable, "-m", "simgpu", "run", str(file), "--html", str(file.with_suffix(".html"))]
+        subprocess.run(arguments, stdout=subprocess.DEVNULL, check=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"time": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss / 1024}
+
+
 def main():
-    found = {}
+    found, commands = {}, {}
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         for name in CASES:
             found[name] = pool.submit(measure, name).result()
             row = found[name]
             print(f"{name}: step {row['step'] / 1e9:.3f} s", flush=True)
+        for name in COMMANDS:
+            commands[name] = pool.submit(command, name).result()
     head = ("timeout", "kernels", "us each", "x bare", "events", "us each", "x bare")
-    print(f"\n{'':36}" + "".join(f" {word:>8}" for word in head))
+    print(f"\n{'':36}" + "".join(f" {word:>10}" for word in head))
     for name, row in found.items():
         kernel, event = (row["play"] / row[what] * 1e6 for what in ("kernels", "events"))
         print(
-            f"{name:36} {row['bare']:8.2f} {row['kernels']:8,} {kernel:8.2f} {kernel / row['bare']:8.2f} "
-            f"{row['events']:8,} {event:8.2f} {event / row['bare']:8.2f}"
+            f"{name:36} {row['bare']:10.2f} {row['kernels']:10,} {kernel:10.2f} {kernel / row['bare']:10.2f} "
+            f"{row['events']:10,} {event:10.2f} {event / row['bare']:10.2f}"
         )
-    parts = ("load", "build", "fold", "play", "report")
-    print(f"\n{'':36}" + "".join(f" {part + ' s':>8}" for part in (*parts, "all")) + f" {'MB':>6} {'classes':>8}")
+    print(f"\n{'':36}" + "".join(f" {part + ' s':>8}" for part in (*PARTS, "all")) + f" {'MB':>6} {'classes':>8}")
     for name, row in found.items():
-        times = [row[part] for part in parts]
+        times = [row[part] for part in PARTS]
         each = "".join(f" {seconds:8.2f}" for seconds in (*times, sum(times)))
         print(f"{name:36}{each} {row['memory']:6.0f} {row['classes']:8}")
+    print(f"\n{'whole command, with its page':36} {'s':>8} {'MB':>6}")
+    for name, row in commands.items():
+        print(f"{name:36} {row['time']:8.2f} {row['memory']:6.0f}")
+    print()
+    for text, value, most in targets(found, commands):
+        print(f"{verdict(value < most)} {text}: {value:.2f}, target below {most:g}")
+
+
+def targets(found, commands):
+    """Each target: what, the value measured, and its limit."""
+    whole = {
+        name: sum(row[part] for part in ("load", "build", "fold", "play", "report")) for name, row in found.items()
+    }
+    for name in (UNDISTURBED, DISTURBED, UNFOLDED):
+        row = found[name]
+        yield f"{name}, kernel in bare timeouts", row["play"] / row["kernels"] * 1e6 / row["bare"], 0.5
     small, large = (found[f"{gpus:,} GPUs, folded"]["play"] for gpus in (1024, 16384))
-    print(f"\nengine time from 1,024 to 16,384 GPUs: x {large / small:.2f}")
+    yield "engine time from 1,024 to 16,384 GPUs, times", large / small, 1.2
+    yield f"{DISTURBED}, in process, s", whole[DISTURBED], 1
+    yield f"{DISTURBED}, whole command, s", commands[DISTURBED]["time"], 2
+    yield f"{DISTURBED}, whole command, MB", commands[DISTURBED]["memory"], 500
+    yield f"{SLOW}, whole command, s", commands[SLOW]["time"], 5
+    yield f"{JITTER}, in process, s", whole[JITTER], 60
 
 
 if __name__ == "__main__":

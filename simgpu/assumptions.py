@@ -123,7 +123,9 @@ def _communication(case: Case, report: Report) -> Iterator[Assumption]:
         source="NVIDIA/nccl src/graph/tuning.cc; the scenario's network block",
     )  # fmt: skip
     used = {link.kind for link in report.timeline.program.links} if report.timeline is not None else set()
-    rates = {(link.kind, link.bytes_per_s, link.nominal_bytes_per_s) for link in case.cluster.links}
+    links = case.cluster.links
+    distinct = map(links.__getitem__, case.cluster.distinct(range(len(links))))
+    rates = {(link.kind, link.bytes_per_s, link.nominal_bytes_per_s) for link in distinct}
     for kind, rate, nominal in sorted(rates):
         if kind in used:
             yield Assumption(

@@ -229,7 +229,7 @@ class TransferCost:
         Time before the first byte moves at full rate; uses no bandwidth.
     stream_ns : int
         Time to move the bytes when nothing else is on its links: the transfer's own top speed.
-    loads : tuple of Load
+    loads : sequence of Load
         Bytes on every directed link used, sorted by link.
     algorithm : str
         ``ring``, ``tree``, ``nvls``, ``p2p``, ... for people.
@@ -248,7 +248,7 @@ class TransferCost:
 
     latency_ns: int
     stream_ns: int
-    loads: tuple[Load, ...] = ()
+    loads: Sequence[Load] = ()
     algorithm: str = ""
     source: str = ""
     bottleneck: str = ""

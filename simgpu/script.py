@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar, overload
 
-from simgpu.program import Alloc, Free, Instruction, Issue, Record, Wait
+from simgpu.program import Alloc, Compute, Free, Instruction, Issue, Record, Wait
 
 Found = TypeVar("Found")
 
@@ -61,6 +61,15 @@ class Use:
             return type(item)(item.event + self.event)
         if isinstance(item, Alloc | Free) or item.microbatch == self.microbatch:
             return item
+        if isinstance(item, Compute):  # most are; `replace` takes four times as long
+            return Compute(
+                name=item.name,
+                kernels=item.kernels,
+                duration_ns=item.duration_ns,
+                phase=item.phase,
+                microbatch=self.microbatch,
+                unit=item.unit,
+            )
         return replace(item, microbatch=self.microbatch)
 
 
@@ -170,6 +179,25 @@ def as_written(instructions: Sequence[Instruction], position: int) -> Instructio
     return piece.items[position - piece.first]
 
 
+def as_placed(instructions: Sequence[Instruction]) -> tuple[list[Instruction], list[int]]:
+    """Return the instructions as they stand in their pieces, and the microbatch that each works on here; -1 for none.
+
+    Examples
+    --------
+    >>> as_placed((Record(1), Compute(name="a", kernels=(), duration_ns=1, phase="forward", microbatch=3)))[1]
+    [-1, 3]
+    """
+    found: list[Instruction] = []
+    microbatches: list[int] = []
+    for _, items, use in pieces_of(instructions):
+        found += items
+        if use is None:
+            microbatches += [getattr(item, "microbatch", -1) for item in items]
+        else:
+            microbatches += [use.microbatch] * len(items)
+    return found, microbatches
+
+
 def each(instructions: Sequence[Instruction], find: Callable[[Instruction], Found]) -> list[Found]:
     """Return what a function finds for each instruction; it is asked once for those of a block, as they stand there.
 
@@ -192,103 +220,25 @@ def each(instructions: Sequence[Instruction], find: Callable[[Instruction], Foun
     return found
 
 
-def distinct(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
-    """Yield the instructions of a stream, those of a block once only."""
-    return instructions.distinct() if isinstance(instructions, Script) else iter(instructions)
-
-
-@dataclass(slots=True, eq=False)
-class Draft:
-    """A stream under construction.
-
-    Parameters
-    ----------
-    stream : str
-        Its name.
-    """
-
-    stream: str
-    _pieces: list[Piece] = field(default_factory=list)
-    _tail: list[Instruction] = field(default_factory=list)
-    _begin: int = 0  # position of the tail
-
-    def __len__(self) -> int:
-        return self._begin + len(self._tail)
-
-    def append(self, instruction: Instruction) -> None:
-        """Add an instruction."""
-        self._tail.append(instruction)
-
-    @property
-    def last_record(self) -> int | None:
-        """Event number of the last instruction where that is a Record."""
-        if self._tail:
-            last = self._tail[-1]
-            return last.event if isinstance(last, Record) else None
-        if not self._pieces:
-            return None
-        _, items, use = self._pieces[-1]
-        last = items[-1]
-        return last.event + (0 if use is None else use.event) if isinstance(last, Record) else None
-
-    def cut(self, position: int) -> list[Instruction]:
-        """Return what was added since the stream had a length, which is no earlier than the last use."""
-        return self._tail[position - self._begin :]
-
-    def use(self, use: Use) -> None:
-        """Add a use of a block at the end, in the place of what stands there from its first position on."""
-        first, items = use.first[self.stream], use.block.streams[self.stream]
-        del self._tail[first - self._begin :]
-        self._close()
-        self._pieces.append(Piece(first, items, use))
-        self._begin = first + len(items)
-
-    def _close(self) -> None:
-        if self._tail:
-            self._pieces.append(Piece(self._begin, tuple(self._tail), None))
-            self._begin, self._tail = self._begin + len(self._tail), []
-
-    def finished(self) -> Sequence[Instruction]:
-        """Return the stream: a plain tuple where no block is used."""
-        if not self._pieces:
-            return tuple(self._tail)
-        self._close()
-        return Script(self.stream, tuple(self._pieces))
-
-
-def instance(
-    items: Sequence[Instruction], first: Mapping[str, int], event: int, microbatch: int
-) -> tuple[Instruction, ...] | None:
-    """Turn instructions of a stream into those of a block; None where they cannot stand elsewhere.
-
-    Parameters
-    ----------
-    items : sequence of Instruction
-    first : mapping of str to int
-        Positions at which the block begins on the streams that there were; 0 on others.
-    event : int
-        Last event number before it; what waits for that one or an earlier one is bound to its place.
-    microbatch : int
-        Of all its work.
+def recorded(instructions: Sequence[Instruction]) -> dict[int, int]:
+    """Return where each event is recorded: event -> position; blocks are looked at once.
 
     Examples
     --------
-    >>> instance((Record(4), Wait(4)), {}, 3, 0), instance((Wait(3),), {}, 3, 0)
-    ((Record(event=1), Wait(event=1)), None)
+    >>> recorded((Record(7), Wait(7), Record(8)))
+    {7: 0, 8: 2}
     """
-    found: list[Instruction] = []
-    for item in items:
-        if isinstance(item, Issue):
-            begin = first.get(item.stream, 0)
-            if item.member >= 0 or item.instruction < begin:
-                return None
-            found.append(replace(item, instruction=item.instruction - begin) if begin else item)
-        elif isinstance(item, Record | Wait):
-            if item.event <= event:
-                return None
-            found.append(type(item)(item.event - event))
-        elif isinstance(item, Alloc | Free) or item.microbatch == microbatch:
-            found.append(item)
-        else:
-            return None
-    return tuple(found)
+    found: dict[int, int] = {}
+    known: dict[int, list[tuple[int, int]]] = {}
+    for first, items, use in pieces_of(instructions):
+        here = known.get(id(items))
+        if here is None:
+            here = known[id(items)] = [(item.event, i) for i, item in enumerate(items) if isinstance(item, Record)]
+        shift = 0 if use is None else use.event
+        found.update((event + shift, first + position) for event, position in here)
+    return found
+
+
+def distinct(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Yield the instructions of a stream, those of a block once only."""
+    return instructions.distinct() if isinstance(instructions, Script) else iter(instructions)

@@ -77,7 +77,7 @@ def collective(
         raise ProgramError(f"a collective of {bytes} bytes was asked for")
     if len(set(members)) != len(members):
         raise ProgramError(f"a rank is twice in the group {members}")
-    for rank in members:
+    for rank in (min(members, default=0), max(members, default=0)):
         cluster.node_of(rank)  # says when there is no such rank
     if len(members) < 2 or bytes == 0:
         return _FREE

@@ -22,7 +22,7 @@ from simgpu.engine.layout import COMPUTE_STREAM, TRANSFER, Gate
 from simgpu.engine.outcome import Local, Outcome, Track
 from simgpu.engine.queue import Issued
 from simgpu.engine.rank import Walk
-from simgpu.engine.recorder import OWN, MemoryLog, Recorder
+from simgpu.engine.recorder import CAUSE, END, INSTRUCTION, OWN, SPAN, START, STEP, TIMES, MemoryLog, Recorder
 from simgpu.engine.rendezvous import Side
 from simgpu.engine.residency import Residency
 from simgpu.program import COMPUTE
@@ -80,6 +80,11 @@ class RankBlocks:
             self.decided = number
             return -1
         key = self.key(gate, step, local_ns)
+        if not self._in_time(gate, local_ns, self.known.get(key)):
+            if gathering is not None:
+                gathering.refuse(number)
+            self.decided = number
+            return -1
         if gathering is not None:
             joined = gathering.joins(
                 number, (key, local_ns), local_ns, walk, partial(self.take, gate, step, local_ns, key)
@@ -132,7 +137,7 @@ class RankBlocks:
             return False
         for name in found.layout.steps:
             stream = self.streams[name]
-            if stream.index != COMPUTE_STREAM and not (stream.parked and stream.since_ns < local_ns):
+            if stream.index != COMPUTE_STREAM and not stream.parked:
                 return False
             if stream.queue is not None and not stream.queue.quiet:
                 return False
@@ -142,6 +147,15 @@ class RankBlocks:
         if not found.layout.host:
             return True
         return self.thread is not None and self.thread.reaches(step, self.host_at[gate][0])
+
+    def _in_time(self, gate: int, local_ns: int, outcome: Outcome | None) -> bool:
+        """Whether the other streams came to a block's begin before they are to go on in it, as far as is known."""
+        found = self.gates[gate]
+        assert found is not None  # asked for only when ready
+        if outcome is None:
+            return True
+        others = [self.streams[name].since_ns for name in found.layout.steps if name != COMPUTE]
+        return max(others, default=-1) - local_ns < outcome.waits_ns
 
     def key(self, gate: int, step: int, local_ns: int) -> Hashable:
         """Everything that what happens depends on: the block, its prices, and how far the CPU is ahead."""
@@ -214,12 +228,12 @@ class RankBlocks:
         found, stream, since = self.gates[gate], self.streams[name], self._begin_ns
         assert found is not None
         steps = found.layout.steps[name]
-        rows = np.array(stream.log.spans[begin:], np.int64).reshape(-1, 7)
-        rows[:, 2:6] -= since
-        rows[:, 1] = 0
-        rows[:, 0] -= found.use.first[name]
+        rows = np.ascontiguousarray(np.array(stream.log.spans[begin:], np.int64).reshape(-1, len(SPAN)).T)
+        rows[TIMES] -= since
+        rows[STEP] = 0
+        rows[INSTRUCTION] -= found.use.first[name]
         moves = np.array([step.code == TRANSFER for step in steps], np.bool_)
-        rows[moves[rows[:, 0]], 6] = OWN
+        rows[CAUSE, moves[rows[INSTRUCTION]]] = OWN
         count = sum(step.issued for step in steps)
         ends = stream.queue.ends_ns[-count:] if stream.queue is not None and count else array("q")
         self._left[name] = Track(rows, local_ns - since, np.array(ends, np.int64) - since), issued
@@ -234,6 +248,10 @@ class RankBlocks:
         """Keep what has been watched, unless something of it reaches beyond the block's end."""
         tracks = {name: track for name, (track, _) in self._left.items()}
         whole = tracks[COMPUTE].end_ns
+        beside = [track.rows for name, track in tracks.items() if name != COMPUTE]
+        if any(not rows.size or rows[INSTRUCTION, 0] for rows in beside):  # it came too late to wait first
+            del self.known[self._key]
+            return
         use, since = found.use, self._begin_ns
         events = tuple(self.events.time(step, use.event + n + 1) - since for n in range(use.block.events))
         late = [track.end_ns > whole for track in tracks.values()]
@@ -243,7 +261,7 @@ class RankBlocks:
         assert self._learned_memory is not None
         recorder = self.recorder
         kernels = []
-        for position in np.unique(tracks[COMPUTE].rows[:, 0]).tolist():
+        for position in np.unique(tracks[COMPUTE].rows[INSTRUCTION]).tolist():
             at = self.rank, COMPUTE_STREAM, use.first[COMPUTE] + position, step
             ends, holds = recorder.kernel_ends.get(at), recorder.kernel_holds.get(at)
             cpu = recorder.cpu_begins.get(at)
@@ -252,15 +270,16 @@ class RankBlocks:
         flows = []
         for name, track in tracks.items():
             slots = np.array([s.number if s.code == TRANSFER else -1 for s in found.layout.steps[name]], np.int64)
-            of_row = slots[track.rows[:, 0]]
+            of_row = slots[track.rows[INSTRUCTION]]
             for slot in np.unique(of_row[of_row >= 0]).tolist():
                 cost = self.sides[slot].cost
                 if cost.stream_ns and cost.loads:
-                    begin = track.rows[of_row == slot, 4] + cost.latency_ns
+                    begin = track.rows[START, of_row == slot] + cost.latency_ns
                     flows.append((slot, np.c_[begin, begin + cost.stream_ns]))
         host_ns = max(
             (i.begin_ns + i.launches.total_ns for _, i in self._left.values() if i is not None), default=since
         )
+        waits_ns = min((int(rows[END, 0]) for rows in beside), default=whole)
         self.known[self._key] = Outcome(
-            tracks, self._learned_memory, tuple(kernels), tuple(flows), events, host_ns - since
+            tracks, self._learned_memory, tuple(kernels), tuple(flows), events, host_ns - since, waits_ns
         )

@@ -18,7 +18,7 @@ from simgpu.engine.outcome import Local, Outcome
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Rendezvous, Side
-from simgpu.engine.residency import Residency
+from simgpu.engine.residency import KernelTimes, Residency
 from simgpu.engine.stream import StreamProcess
 from simgpu.program import Program
 
@@ -45,7 +45,11 @@ class Cast:
     _known: dict[Hashable, Outcome | None] = field(default_factory=dict)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _gatherings: dict[tuple[int, ...], Gathering] = field(default_factory=dict)
-    _positions: dict[int, frozenset[int]] = field(default_factory=dict)  # by identity of the array
+    _times: KernelTimes | None = None
+
+    def __post_init__(self) -> None:
+        if self.program.disturbed_ns:
+            self._times = KernelTimes(self.program.disturbed_ns)
 
     def add(self, rank: int, host_streams: Collection[str]) -> None:
         """Add a rank."""
@@ -55,8 +59,7 @@ class Cast:
         sides = [self.rendezvous.side(rank, work) for work in layout.transfers]
         events = RankEvents(self.loop, layout.events, self.steps)
         events.busy = len(role.streams) - 1 - len(host_streams)
-        disturbed = self.program.disturbed_ns
-        residency = Residency(self.env, disturbed) if disturbed else None
+        residency = None if self._times is None else Residency(self.env, self._times)
         memory = self.recorder.memory[rank] = MemoryLog()
         blocks = self._blocks(rank, layout, sides, events, residency, memory)
         for name in sorted(role.streams, key=self.number.__getitem__):

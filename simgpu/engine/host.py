@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from simgpu.engine.events import RankEvents
 from simgpu.engine.launches import Launches
 from simgpu.engine.queue import Issued, LaunchQueue
 from simgpu.program import Instruction, Issue
 from simgpu.program import Wait as Awaited
-from simgpu.script import distinct
+from simgpu.script import pieces_of
 from simgpu.timeline import Int64
 
 QUEUE_DEPTH: Final = 1024
@@ -22,40 +22,43 @@ RECORD, WAIT = -1, -2
 """What an entry is that issues nothing."""
 
 
-class Entry(NamedTuple):
-    """One instruction of a host stream, resolved.
-
-    ``target`` is the queue it issues to, by its place among the script's targets; RECORD or WAIT where it is none, and
-    then ``number`` is the event. Otherwise that counts what is issued to the queue within a step; the instruction
-    ``lag`` places before it must have ended before the CPU begins.
-    """
-
-    target: int
-    number: int
-    lag: int
-    launches: Launches | None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HostScript:
-    """A host stream of a role, which its ranks share.
+    """A host stream of a role, which its ranks share; a row for each instruction.
 
-    ``targets`` are the queues it issues to: position in the group of HOST (-1 for the own rank) and stream.
+    Parameters
+    ----------
+    kinds : sequence of int
+        The queue it issues to, by its place among ``targets``; RECORD or WAIT where it issues nothing.
+    numbers : sequence of int
+        What is issued, counted within the queue's step; or the event.
+    lags : sequence of int
+        The instruction so many places before it must have ended before the CPU begins.
+    launches : sequence of Launches or None
+        CPU times of what is issued.
+    table : (n, 2) int64
+        ``kinds``, and ``numbers`` less ``lags``; -1 where it issues nothing.
+    targets : tuple of (int, str)
+        The queues: position in the group of HOST (-1 for the own rank) and stream.
     """
 
-    entries: Sequence[Entry]
-    table: Int64  # of each entry: its target, and the number less the lag
+    kinds: Sequence[int]
+    numbers: Sequence[int]
+    lags: Sequence[int]
+    launches: Sequence[Launches | None]
+    table: Int64
     targets: tuple[tuple[int, str], ...]
 
     @property
     def leads(self) -> bool:
         """Whether others wait for it, or it works for other ranks: one of several threads."""
-        return any(member >= 0 for member, _ in self.targets) or any(entry[0] == RECORD for entry in self.entries)
+        return any(member >= 0 for member, _ in self.targets) or RECORD in self.kinds
 
 
 def is_host(instructions: Sequence[Instruction]) -> bool:
     """Whether a stream is a thread of the CPU: one that issues something."""
-    return any(isinstance(instruction, Issue) for instruction in distinct(instructions))
+    items = {id(piece.items): piece.items for piece in pieces_of(instructions)}
+    return any(Issue in set(map(type, found)) for found in items.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -102,17 +105,18 @@ class HostThread:
         """Walk on until ``number`` is in ``found``, or something holds the thread."""
         if self.waiting is not None:
             return
-        local, queues, entries = self.local_ns, self.queues, self.script.entries
-        length = len(entries)
+        local, queues, script = self.local_ns, self.queues, self.script
+        length = len(script.kinds)
         while number not in found and self.step < self.steps:
             if self.position == length:
                 self.step, self.position = self.step + 1, 0
                 continue
-            target, place, lag, launches = entries[self.position]
+            kind, place = script.kinds[self.position], script.numbers[self.position]
+            launches = script.launches[self.position]
             if launches is not None:
-                queue = queues[target]
+                queue = queues[kind]
                 place += self.step * queue.per_step
-                needed = place - lag
+                needed = place - script.lags[self.position]
                 if needed >= 0:
                     if needed >= len(queue.ends_ns):
                         self.waiting = queue
@@ -124,7 +128,7 @@ class HostThread:
                 self.local_ns = local
                 queue.issue(place, Issued(begin, launches))
                 continue
-            if not self._pass(target, place):
+            if not self._pass(kind, place):
                 break
             local = self.local_ns
 
@@ -144,12 +148,12 @@ class HostThread:
 
     def reaches(self, step: int, position: int) -> bool:
         """Walk on over what issues nothing; return whether the thread stands at a position then."""
-        entries = self.script.entries
+        kinds = self.script.kinds
         while self.waiting is None and (self.step, self.position) < (step, position):
-            if self.position == len(entries):
+            if self.position == len(kinds):
                 self.step, self.position = self.step + 1, 0
                 continue
-            kind, event, _, _ = entries[self.position]
-            if kind >= 0 or not self._pass(kind, event):
+            kind = kinds[self.position]
+            if kind >= 0 or not self._pass(kind, self.script.numbers[self.position]):
                 return False
         return self.waiting is None and (self.step, self.position) == (step, position)

@@ -9,64 +9,38 @@ import numpy as np
 
 from simgpu.engine import host
 from simgpu.engine.events import RankEvents
-from simgpu.engine.host import RECORD, WAIT, Entry, HostScript, HostThread
+from simgpu.engine.host import RECORD, WAIT, HostScript, HostThread
 from simgpu.engine.launches import Launches
 from simgpu.engine.queue import LaunchQueue
 from simgpu.engine.rank import StreamLoop
 from simgpu.program import HOST, Compute, Instruction, Issue, Program, Record, Wait
-from simgpu.script import as_written, pieces_of
+from simgpu.script import Use, as_written, pieces_of
 from simgpu.timeline import Int64
 
 
 @dataclass(slots=True)
 class Issues:
-    """What one host stream of a role issues, one row per Issue, in its order."""
+    """What one host stream of a role does, one row per instruction.
 
-    targets: dict[tuple[int, str], int] = field(default_factory=dict)  # member and stream -> place
-    index: list[Int64] = field(default_factory=list)  # position in the host stream
-    target: list[Int64] = field(default_factory=list)
-    instruction: list[Int64] = field(default_factory=list)
-    others: list[tuple[int, int, int]] = field(default_factory=list)  # position, kind and event of what issues nothing
-    works: list[tuple[Instruction | None, int, int]] = field(default_factory=list)  # work, if in a block, and costs
-    length: int = 0
+    Parameters
+    ----------
+    targets : dict
+        Member and stream that it issues to -> place.
+    kind : (n,) int64
+        Place of the target; RECORD or WAIT where nothing is issued.
+    number : (n,) int64
+        Position of what is issued, or the event.
+    launches : list of Launches or None
+        CPU times of what is issued.
+    sizes : (n,) int64
+        How many launches it makes.
+    """
 
-
-def _issues(instructions: Sequence[Instruction]) -> Issues:
-    found = Issues()
-    blocks: dict[int, tuple[Int64, Int64, Int64, list[tuple[Instruction | None, int, int]]]] = {}
-    for first, items, use in pieces_of(instructions):
-        known = None if use is None else blocks.get(id(use.block))
-        if known is None:
-            rows = [
-                (index, found.targets.setdefault((item.member, item.stream), len(found.targets)), item.instruction)
-                for index, item in enumerate(items)
-                if isinstance(item, Issue)
-            ]
-            works: list[tuple[Instruction | None, int, int]] = [
-                (None if use is None else use.block.streams[item.stream][item.instruction], item.op_ns, item.launch_ns)
-                for item in items
-                if isinstance(item, Issue)
-            ]
-            table = np.array(rows, np.int64).reshape(-1, 3)
-            known = table[:, 0], table[:, 1], table[:, 2], works
-            if use is not None:
-                blocks[id(use.block)] = known
-        index, target, instruction, works = known
-        found.index.append(index + first)
-        found.target.append(target)
-        if use is not None:
-            begins = np.array([use.first.get(stream, 0) for _, stream in found.targets], np.int64)
-            instruction = instruction + begins[target]
-        found.instruction.append(instruction)
-        found.works += works
-        event = 0 if use is None else use.event
-        found.others += [
-            (first + place, RECORD if isinstance(item, Record) else WAIT, item.event + event)
-            for place, item in enumerate(items)
-            if isinstance(item, Record | Wait)
-        ]
-        found.length = first + len(items)
-    return found
+    targets: dict[tuple[int, str], int]
+    kind: Int64
+    number: Int64
+    launches: list[Launches | None]
+    sizes: Int64
 
 
 @dataclass(slots=True)
@@ -83,10 +57,13 @@ class Hosts:
     _launches: dict[tuple[int, int, int], tuple[Launches, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for number, role in enumerate(self.program.roles):
-            for name, stream in role.streams.items():
+        first: dict[int, int] = {}  # rank of each role
+        for rank, binding in enumerate(self.program.ranks):
+            first.setdefault(binding.role, rank)
+        for number, rank in first.items():
+            for name, stream in self.program.roles[number].streams.items():
                 if name in self.host_streams[number]:
-                    self._issues[number, name] = _issues(stream)
+                    self._issues[number, name] = self._listed(rank, stream)
         alike: dict[tuple[tuple[int, str, int], ...], Int64] = {}  # who issues to it -> positions
         issuers: dict[tuple[int, str], list[tuple[int, str, int]]] = {}
         of_role: dict[int, list[str]] = {}
@@ -106,8 +83,52 @@ class Hosts:
 
     def _issued(self, role: int, name: str, place: int) -> Int64:
         issues = self._issues[role, name]
-        chosen: Int64 = np.concatenate(issues.instruction)[np.concatenate(issues.target) == place]
+        chosen: Int64 = issues.number[issues.kind == place]
         return chosen
+
+    def _listed(self, rank: int, instructions: Sequence[Instruction]) -> Issues:
+        """List what a host stream does; a block is looked at once."""
+        targets: dict[tuple[int, str], int] = {}
+        kinds, numbers, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        launches: list[Launches | None] = []
+        blocks: dict[int, tuple[Int64, list[Launches | None]]] = {}
+        for _, items, use in pieces_of(instructions):
+            known = None if use is None else blocks.get(id(use.block))
+            if known is None:
+                known = self._rows(rank, items, use, targets)
+                if use is not None:
+                    blocks[id(use.block)] = known
+            table, priced = known
+            kind, number = table[:, 0], table[:, 1]
+            if use is not None:
+                begins = np.array([use.first.get(stream, 0) for _, stream in targets] or [0], np.int64)
+                number = number + np.where(kind >= 0, begins[np.maximum(kind, 0)], use.event)
+            kinds.append(kind)
+            numbers.append(number)
+            sizes.append(table[:, 2])
+            launches += priced
+        return Issues(targets, np.concatenate(kinds), np.concatenate(numbers), launches, np.concatenate(sizes))
+
+    def _rows(
+        self, rank: int, items: Sequence[Instruction], use: Use | None, targets: dict[tuple[int, str], int]
+    ) -> tuple[Int64, list[Launches | None]]:
+        """Return kind, number and launches of each instruction of a piece, and its CPU times."""
+        rows, priced = [], list[Launches | None]()
+        for item in items:
+            if isinstance(item, Issue):
+                place = targets.setdefault((item.member, item.stream), len(targets))
+                if use is None:
+                    streams = self.program.roles[self.program.ranks[self._target(rank, item.member)].role].streams
+                    work = as_written(streams[item.stream], item.instruction)
+                else:
+                    work = use.block.streams[item.stream][item.instruction]
+                launches, size = self._launch(work, item.op_ns, item.launch_ns)
+                rows.append((place, item.instruction, size))
+                priced.append(launches)
+            elif isinstance(item, Record | Wait):
+                rows.append((RECORD if isinstance(item, Record) else WAIT, item.event, 0))
+                priced.append(None)
+        return np.array(rows, np.int64).reshape(-1, 3), priced
 
     def thread(self, rank: int, name: str, events: RankEvents, steps: int) -> HostThread:
         """Make the thread of a host stream, known to the queues that it issues to."""
@@ -122,38 +143,15 @@ class Hosts:
         return thread
 
     def _script(self, rank: int, issues: Issues) -> HostScript:
-        index, target, instruction = map(np.concatenate, (issues.index, issues.target, issues.instruction))
-        launches, sizes = self._priced(rank, issues, target, instruction)
-        numbers, lags = np.zeros(len(index), np.int64), np.zeros(len(index), np.int64)
+        kind, numbers, lags = issues.kind, issues.number.copy(), np.zeros(len(issues.kind), np.int64)
         for (member, stream), place in issues.targets.items():
-            chosen = target == place
+            chosen = kind == place
             positions = self.positions[self._target(rank, member), stream]
-            numbers[chosen] = np.searchsorted(positions, instruction[chosen])
-            lags[chosen] = lags_of(sizes[chosen])
-        entries: list[Entry | None] = [None] * issues.length
-        columns = (target.tolist(), numbers.tolist(), lags.tolist(), launches)
-        for at, entry in zip(index.tolist(), map(Entry._make, zip(*columns, strict=True)), strict=True):
-            entries[at] = entry
-        for at, kind, event in issues.others:
-            entries[at] = Entry(kind, event, 0, None)
-        table = np.full((issues.length, 2), -1, np.int64)
-        table[index] = np.c_[target, numbers - lags]
-        return HostScript([entry for entry in entries if entry is not None], table, tuple(issues.targets))
-
-    def _priced(self, rank: int, issues: Issues, target: Int64, instruction: Int64) -> tuple[list[Launches], Int64]:
-        """Return the CPU times of each Issue, and how many launches it makes."""
-        streams = [
-            self.program.roles[self.program.ranks[self._target(rank, member)].role].streams[stream]
-            for member, stream in issues.targets
-        ]
-        found, sizes = [], []
-        for (work, op_ns, launch_ns), place, at in zip(
-            issues.works, target.tolist(), instruction.tolist(), strict=True
-        ):
-            launches, size = self._launch(as_written(streams[place], at) if work is None else work, op_ns, launch_ns)
-            found.append(launches)
-            sizes.append(size)
-        return found, np.array(sizes, np.int64)
+            numbers[chosen] = np.searchsorted(positions, issues.number[chosen])
+            lags[chosen] = lags_of(issues.sizes[chosen])
+        table = np.where((kind >= 0)[:, None], np.c_[kind, numbers - lags], -1)
+        columns = kind.tolist(), numbers.tolist(), lags.tolist()
+        return HostScript(*columns, issues.launches, table, tuple(issues.targets))
 
     def _launch(self, work: Instruction, op_ns: int, launch_ns: int) -> tuple[Launches, int]:
         kernels = work.kernels if isinstance(work, Compute) else ()

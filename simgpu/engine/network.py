@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from simpy import Environment, Event
 
-from simgpu.engine.fairness import Demand, demand, fair_shares
+from simgpu.engine.fairness import Demand, Share, demand, fair_shares
 from simgpu.engine.instant import NETWORK, Instant
 from simgpu.engine.recorder import Recorder
 from simgpu.program import Program, TransferCost
+
+_MOST_KNOWN: Final = 10_000  # solutions that are kept; more would be of jobs in which nothing repeats
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +48,7 @@ class Network:
     _version: int = 0
     _order: int = 0
     _demands: dict[int, Demand] = field(default_factory=dict)
+    _known: dict[tuple[int, ...], list[Share]] = field(default_factory=dict)  # by what shares links
 
     def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> None:
         """Let a transfer's bytes flow from now on; ``done(end_ns)`` is called when the last has arrived."""
@@ -68,15 +72,25 @@ class Network:
         self._pending = False
         now = int(self.env.now)
         flows = self._component()
-        capacity = {
-            link: self.program.links[link].bytes_per_s / 1e9 for flow in flows for link, _, _ in flow.demand.shares
-        }
-        for flow, share in zip(flows, fair_shares([f.demand for f in flows], capacity), strict=True):
+        for flow, share in zip(flows, self._shares(flows), strict=True):
             if share.speed != flow.speed:  # unchanged speeds keep their piece: rounding never depends on bystanders
                 self._advance(flow, now, last=False)
                 flow.speed, flow.limit = share.speed, share.limit
                 flow.finish_ns = now + math.ceil(flow.left_ns / share.speed)
         self._arm(now)
+
+    def _shares(self, flows: Sequence[Flow]) -> list[Share]:
+        """Share links out; the same transfers meet again and again."""
+        key = tuple([flow.transfer for flow in flows])
+        found = self._known.get(key)
+        if found is None:
+            capacity = {
+                link: self.program.links[link].bytes_per_s / 1e9 for flow in flows for link, _, _ in flow.demand.shares
+            }
+            found = fair_shares([flow.demand for flow in flows], capacity)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[key] = found
+        return found
 
     def _component(self) -> list[Flow]:
         seen_links, stack, found = set(self._touched), list(self._touched), dict[int, None]()

@@ -20,7 +20,10 @@ class Track(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a block did, relative to its begin on the compute stream."""
+    """What a block did, relative to its begin on the compute stream.
+
+    ``waits_ns`` is when the first of the other streams goes on: they all wait for the compute stream first.
+    """
 
     tracks: dict[str, Track]
     memory: Int64
@@ -28,6 +31,7 @@ class Outcome(NamedTuple):
     flows: tuple[tuple[int, Int64], ...]  # place among the role's transfers; begins and ends
     events_ns: tuple[int, ...]
     host_ns: int
+    waits_ns: int
 
 
 @dataclass(slots=True, eq=False)

@@ -14,14 +14,16 @@ from simgpu.timeline import Flows, Int64, MemoryDeltas, Spans
 OWN: Final = -2
 """Among the causes of a block's rows: the first member of the stream's group."""
 SPAN = ("instruction", "step", "ready_ns", "issued_ns", "start_ns", "end_ns", "cause")
-EMPTY: Final = np.zeros((0, len(SPAN)), np.int64)
+INSTRUCTION, STEP, READY, ISSUED, START, END, CAUSE = range(len(SPAN))
+TIMES: Final = slice(READY, END + 1)
 
 
 class Placed(NamedTuple):
-    """A block that went as it went before: rows relative to its begin, which come behind so many rows of their own.
+    """A block that went as it went before: its rows relative to its begin, behind so many numbers of ``spans``.
 
+    ``rows`` has a line for each column of SPAN.
     ``step`` and ``first`` are added to the steps and the instructions; OWN among the causes stands for ``cause``. Where
-    ``since_ns`` is not negative, the first row is a wait that began then.
+    ``since_ns`` is not negative, the first one is a wait that began then.
     """
 
     behind: int
@@ -46,29 +48,38 @@ class StreamLog:
         """Add a block at the end."""
         self.blocks.append(Placed(len(self.spans), rows, begin_ns, step, first, cause, since_ns))
 
-    def table(self) -> Int64:
-        """Return all rows."""
-        own = np.frombuffer(self.spans, np.int64).reshape(-1, len(SPAN)) if self.spans else EMPTY
+    def __len__(self) -> int:
+        return len(self.spans) // len(SPAN) + sum(len(block.rows[CAUSE]) for block in self.blocks)
+
+    def fill(self, columns: Int64) -> None:
+        """Write all rows into columns of SPAN, as long as they are."""
+        own = np.frombuffer(self.spans, np.int64).reshape(-1, len(SPAN)).T if self.spans else columns[:, :0]
         if not self.blocks:
-            return own
-        parts, sizes, last = [], [], 0
-        for behind, rows, *_ in self.blocks:
-            parts += [own[last : behind // len(SPAN)], rows]
-            sizes += [behind // len(SPAN) - last, len(rows)]
-            last = behind // len(SPAN)
-        table = np.concatenate([*parts, own[last:]])
-        lengths = np.array(sizes, np.int64)
-        placed = np.flatnonzero(np.repeat(np.arange(len(sizes)) % 2, lengths))
-        for columns, added in ((slice(2, 6), 2), (slice(1, 2), 3), (slice(0, 1), 4)):
-            shift = np.repeat(np.array([block[added] for block in self.blocks], np.int64), lengths[1::2])
-            table[placed, columns] += shift[:, None]
-        cause = np.repeat(np.array([block.cause for block in self.blocks], np.int64), lengths[1::2])
+            columns[:] = own
+            return
+        parts, last = [], 0
+        for block in self.blocks:
+            behind = block.behind // len(SPAN)
+            parts += [own[:, last:behind], block.rows]
+            last = behind
+        parts.append(own[:, last:])
+        np.concatenate(parts, axis=1, out=columns)
+        lengths = np.array([part.shape[1] for part in parts], np.int64)
+
+        def added(values: list[int]) -> Int64:
+            """Repeat a number of each block for its rows; 0 for those between them."""
+            each = np.zeros(len(lengths), np.int64)
+            each[1::2] = values
+            return np.repeat(each, lengths)
+
+        columns[TIMES] += added([block.begin_ns for block in self.blocks])
+        columns[STEP] += added([block.step for block in self.blocks])
+        columns[INSTRUCTION] += added([block.first for block in self.blocks])
+        is_own = columns[CAUSE] == OWN
+        columns[CAUSE, is_own] = added([block.cause for block in self.blocks])[is_own]
         since = np.array([block.since_ns for block in self.blocks], np.int64)
         begins = np.cumsum(lengths)[::2][: len(since)]
-        table[begins[since >= 0], 2:5] = since[since >= 0, None]
-        own_cause = table[placed, 6] == OWN
-        table[placed[own_cause], 6] = cause[own_cause]
-        return table
+        columns[READY:END, begins[since >= 0]] = since[since >= 0]
 
 
 @dataclass(slots=True, eq=False)
@@ -127,12 +138,16 @@ class Recorder:
     def span_columns(self) -> Spans:
         """Put the streams' rows together, by rank, stream, step and instruction."""
         logs = sorted(self.streams, key=lambda log: (log.rank, log.stream))
-        tables = [log.table() for log in logs]
-        table = np.concatenate([EMPTY, *tables])
-        rows = [len(part) for part in tables]
-        columns = {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(SPAN)}
-        rank = np.repeat(np.array([log.rank for log in logs], np.int64), rows)
-        return Spans(rank=rank, stream=np.repeat(np.array([log.stream for log in logs], np.int64), rows), **columns)
+        rows = [len(log) for log in logs]
+        columns = np.empty((len(SPAN), sum(rows)), np.int64)
+        begin = 0
+        for log, count in zip(logs, rows, strict=True):
+            log.fill(columns[:, begin : begin + count])
+            begin += count
+        rank, stream = (np.array(own, np.int64) for own in ([log.rank for log in logs], [log.stream for log in logs]))
+        return Spans(
+            rank=np.repeat(rank, rows), stream=np.repeat(stream, rows), **dict(zip(SPAN, columns, strict=True))
+        )
 
     def memory_columns(self) -> MemoryDeltas:
         """Sort memory changes by rank and time; changes of one instant keep the program's order."""
@@ -147,7 +162,7 @@ class Recorder:
         own = np.array([row[:3] for row in self.flows], np.int64).reshape(-1, 3)
         placed = self.placed_flows
         sizes = [len(times) for _, times, _ in placed]
-        times = np.concatenate([EMPTY[:, :2], *(times for _, times, _ in placed)])
+        times = np.concatenate([own[:0, :2], *(times for _, times, _ in placed)])
         times += np.repeat(np.array([begin for _, _, begin in placed], np.int64), sizes)[:, None]
         of = np.repeat(np.array([transfer for transfer, _, _ in placed], np.int64), sizes)
         table = np.concatenate([own, np.c_[of, times]])

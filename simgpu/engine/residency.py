@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Final
 
 from simpy import Environment, Event
@@ -22,6 +23,38 @@ ROUNDING_NS: Final = 1e-6
 
 
 @dataclass(slots=True)
+class KernelTimes:
+    """How long runs of kernels take beside each disturbance; all ranks share it."""
+
+    disturbed_ns: Mapping[Kernel, tuple[int, ...]]
+    _rows: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by identity, which the Program keeps
+    _tables: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
+    _wholes: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+
+    def each(self, work: Compute) -> list[tuple[int, ...]]:
+        """Duration of each kernel alone, then under each disturbance."""
+        table = self._tables.get(id(work.kernels))
+        if table is None:
+            table = self._tables[id(work.kernels)] = [self._row(kernel) for kernel in work.kernels]
+        return table
+
+    def _row(self, kernel: Kernel) -> tuple[int, ...]:
+        found = self._rows.get(id(kernel))
+        if found is None:
+            levels = len(next(iter(self.disturbed_ns.values())))
+            beside = self.disturbed_ns.get(kernel, (kernel.duration_ns,) * levels)
+            found = self._rows[id(kernel)] = (kernel.duration_ns, *beside)
+        return found
+
+    def ends(self, work: Compute, column: int) -> tuple[int, ...]:
+        """Return the ends of the kernels, relative to their start, in one column of these."""
+        found = self._wholes.get((id(work.kernels), column))
+        if found is None:
+            found = self._wholes[id(work.kernels), column] = tuple(accumulate(row[column] for row in self.each(work)))
+        return found
+
+
+@dataclass(slots=True)
 class Residency:
     """What is resident on a rank's GPU, by place in ``Program.disturbances``.
 
@@ -31,12 +64,12 @@ class Residency:
     """
 
     env: Environment
-    disturbed_ns: Mapping[Kernel, tuple[int, ...]]
+    times: KernelTimes
     open: int = 0  # kernels whose end is not known yet
     until_ns: int = 0  # the last end that is known
     _changes: list[tuple[int, int, int]] = field(default_factory=list)  # heap of time, place, one more or less
     _counts: dict[int, int] = field(default_factory=dict)
-    _tables: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)  # id of kernels (kept by the Program)
+    _worst: int = -1  # of the counts
     _watcher: Event | None = None
     _watched_ns: int = 0  # when the watcher wakes up by itself
 
@@ -81,7 +114,7 @@ class Residency:
         walk : Walk
             The compute stream.
         """
-        times = self._times(work)
+        times = self.times.each(work)
         start = local_ns if issued is None else max(local_ns, issued.begin_ns + issued.launches.first_ns[0])
         if events.busy > 0:
             events.loop.release(walk)  # after the streams that have just been released, which begin transfers
@@ -92,8 +125,17 @@ class Residency:
         ends: list[int] = []
         holds: list[int] = []
         done, begun, busy, now = 0.0, start, 0, start  # of the kernel under way: share finished, begin, time it ran
+        then = -1
+        if known and issued is None:
+            column = self._level(now) + 1
+            whole = self.times.ends(work, column)
+            then = self._next(now + whole[-1], column - 1)
+            if then == now + whole[-1]:  # nothing changes meanwhile
+                return Run(start, whole, (0,) * len(whole))
         while len(ends) < len(times):
-            column, free = self._level(now) + 1, now
+            if then < 0:
+                column = self._level(now) + 1
+            free = now
             planned: list[tuple[int, int, int]] = []  # begin, time it runs and end of each kernel that is left
             for number in range(len(ends), len(times)):
                 begin, left = free, times[number][column]
@@ -108,12 +150,13 @@ class Residency:
                     after = times[number][column] - before_last(times[number][column], work.kernels[number].launches)
                     free = max(now, begin + left, launched + after)
                 planned.append((begin, left, free))
-            then = now
-            if free > now and known:
-                then = self._next(free, column - 1)
-            elif free > now:
-                yield from self._until(free, column - 1)
-                then = int(self.env.now)
+            if then < 0:
+                then = now
+                if free > now and known:
+                    then = self._next(free, column - 1)
+                elif free > now:
+                    yield from self._until(free, column - 1)
+                    then = int(self.env.now)
             while planned and planned[0][2] <= then:
                 _, left, end = planned.pop(0)
                 holds.append(end - left - (ends[-1] if ends else start))
@@ -125,7 +168,7 @@ class Residency:
                 if ran > 0:
                     done = min(1.0, done + ran / times[-len(planned)][column])
                     busy = min(then, begun + left) - begun
-            now = then
+            now, then = then, -1
         return Run(start, tuple(end - start for end in ends), tuple(holds))
 
     def _next(self, end_ns: int, level: int) -> int:
@@ -155,27 +198,18 @@ class Residency:
     def _level(self, now_ns: int) -> int:
         """Place of the worst disturbance, -1 for none."""
         changes, counts = self._changes, self._counts
-        while changes and changes[0][0] <= now_ns:
-            _, level, by = heappop(changes)
-            counts[level] = counts.get(level, 0) + by
-        return max((level for level, count in counts.items() if count > 0), default=-1)
+        if changes and changes[0][0] <= now_ns:
+            while changes and changes[0][0] <= now_ns:
+                _, level, by = heappop(changes)
+                counts[level] = counts.get(level, 0) + by
+            self._worst = max([level for level, count in counts.items() if count > 0], default=-1)
+        return self._worst
 
     def _change(self, time_ns: int, level: int, by: int) -> None:
         heappush(self._changes, (time_ns, level, by))
         watcher = self._watcher
         if watcher is not None and time_ns < self._watched_ns and not watcher.triggered:
             watcher.succeed()  # look again: something happens earlier than was known
-
-    def _times(self, work: Compute) -> list[tuple[int, ...]]:
-        """Duration of each kernel alone, then under each disturbance."""
-        table = self._tables.get(id(work.kernels))
-        if table is None:
-            levels = len(next(iter(self.disturbed_ns.values())))
-            table = self._tables[id(work.kernels)] = [
-                (kernel.duration_ns, *self.disturbed_ns.get(kernel, (kernel.duration_ns,) * levels))
-                for kernel in work.kernels
-            ]
-        return table
 
 
 def _wake(event: Event, _: Event) -> None:

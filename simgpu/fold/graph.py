@@ -59,16 +59,17 @@ def partition(
     """
     n_ranks, n_groups = len(program.ranks), len(program.groups)
     priced: dict[int, Hashable] = {}  # by identity: alike groups share their costs
-    colours: list[Hashable] = [("rank", rank.role, rank.count) for rank in program.ranks]
+    colours: list[Hashable] = []
     for group, own in zip(program.groups, costs, strict=True):
         if id(own) not in priced:
             priced[id(own)] = tuple(
                 (key, cost.latency_ns, cost.stream_ns, cost.algorithm, cost.disturbance) for key, cost in own.items()
             )
-        colours.append(("group", group.communicator, len(group.members), priced[id(own)]))
-    used = np.unique(np.concatenate([loading.links.ravel() for loading in loadings] or [np.zeros(0, np.int64)]))
-    link_colours = _link_colours(program, used)
-    colour = np.r_[_numbered(colours), link_colours + len(colours)]
+        colours.append((group.communicator, len(group.members), priced[id(own)]))
+    used, place = _used_links(loadings)
+    blocks = [_rank_colours(program), _numbered(colours), _link_colours(program, used)]
+    ends = np.cumsum([0] + [int(block.max(initial=-1)) + 1 for block in blocks])
+    colour = np.concatenate([block + end for block, end in zip(blocks, ends, strict=False)])
 
     sizes = [len(group.members) for group in program.groups]
     source = [np.fromiter((m for group in program.groups for m in group.members), np.int64, sum(sizes))]
@@ -79,15 +80,15 @@ def partition(
     for loading in loadings:
         rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)[loading.kind]
         source.append(np.repeat(n_ranks + loading.groups, len(rows)))
-        target.append(n_ranks + n_groups + np.searchsorted(used, loading.links.ravel()))
+        target.append(n_ranks + n_groups + place[loading.links.ravel()])
         label.append(len(program.groups) + np.tile(rows, len(loading.groups)))
     a, b, c = np.concatenate(source), np.concatenate(target), 2 * np.concatenate(label)  # even one way, odd the other
     both_ways = np.r_[a, b], np.r_[b, a], np.r_[c, c + 1]
     found = refine(colour, *both_ways)
     if not is_equitable(found, *both_ways):
         return None
-    ends = n_ranks, n_ranks + n_groups
-    return Partition(ranks=found[: ends[0]], groups=found[ends[0] : ends[1]], links=found[ends[1] :], used=used)
+    ranks, groups, links = np.split(found, [n_ranks, n_ranks + n_groups])
+    return Partition(ranks=ranks, groups=groups, links=links, used=used)
 
 
 def loadings_of(program: Program) -> tuple[list[Loading], list[dict[TransferKey, TransferCost]]]:
@@ -146,13 +147,29 @@ def _distinct_rows(table: Int64) -> tuple[Int64, Int64]:
     return table[first], alike.astype(np.int64)
 
 
+def _used_links(loadings: Sequence[Loading]) -> tuple[Int64, Int64]:
+    """Return the links that are loaded, ascending, and the place of each link among them."""
+    size = 1 + max((int(loading.links.max(initial=-1)) for loading in loadings), default=-1)
+    is_used = np.zeros(size, np.bool_)
+    for loading in loadings:
+        is_used[loading.links] = True
+    return np.flatnonzero(is_used), np.cumsum(is_used) - 1
+
+
+def _rank_colours(program: Program) -> Int64:
+    """Return one colour per role and number of members."""
+    roles = np.array([rank.role for rank in program.ranks], np.int64)
+    counts = np.array([rank.count for rank in program.ranks], np.int64)
+    return np.unique(roles * (counts.max(initial=0) + 1) + counts, return_inverse=True)[1]
+
+
 def _link_colours(program: Program, used: Int64) -> Int64:
     """Return one colour per kind and capacity of a link; links of equal nodes are looked at once."""
     links = program.links
     own = links.cluster.links if isinstance(links, ProgramLinks) else None
-    alike = [own.first_alike(link) for link in used.tolist()] if isinstance(own, ClusterLinks) else used.tolist()
-    colours = {link: (links[link].kind, links[link].bytes_per_s) for link in dict.fromkeys(alike)}
-    return _numbered([colours[link] for link in alike])
+    alike = own.first_alike(used) if isinstance(own, ClusterLinks) else used
+    distinct, which = np.unique(alike, return_inverse=True)
+    return _numbered((links[link].kind, links[link].bytes_per_s) for link in distinct.tolist())[which]
 
 
 def _numbered(values: Iterable[Hashable]) -> Int64:

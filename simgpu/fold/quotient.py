@@ -38,49 +38,53 @@ def fold(program: Program) -> Program:
     found = partition(program, loadings, costs)
     if found is None:
         return program
-    rank_class, members = _classes(found.ranks)
-    group_class, group_members = _classes(found.groups)
-    _, link_members = _classes(found.links)
-    first_links = found.used[[alike[0] for alike in link_members]] if link_members else found.used
+    rank_class, first_ranks = _classes(found.ranks)
+    group_class, first_groups = _classes(found.groups)
+    first_links = found.used[_classes(found.links)[1]]
+    members: list[list[int]] = [[] for _ in first_ranks]
+    for number, rank in zip(rank_class.tolist(), program.ranks, strict=True):
+        members[number] += rank.members
     ranks = tuple(
         Rank(
-            role=program.ranks[alike[0]].role,
-            groups={name: group_class[group] for name, group in program.ranks[alike[0]].groups.items()},
-            members=tuple(sorted(member for rank in alike for member in program.ranks[rank].members)),
+            role=program.ranks[first].role,
+            groups={name: int(group_class[group]) for name, group in program.ranks[first].groups.items()},
+            members=tuple(sorted(alike)),
         )
-        for alike in members
+        for first, alike in zip(first_ranks.tolist(), members, strict=True)
     )
     groups = tuple(
         Group(
-            communicator=program.groups[alike[0]].communicator,
-            members=tuple(rank_class[rank] for rank in program.groups[alike[0]].members),
+            communicator=program.groups[first].communicator,
+            members=tuple(rank_class[list(program.groups[first].members)].tolist()),
         )
-        for alike in group_members
+        for first in first_groups.tolist()
     )
-    counts = _loads(loadings, group_class, {int(link): number for number, link in enumerate(first_links)})
+    counts = _loads(loadings, group_class, first_links)
     return Program(
         roles=program.roles,
         ranks=ranks,
         groups=groups,
         communicators=program.communicators,
         links=tuple(program.links[int(link)] for link in first_links),
-        transfers=_fold_transfers(program, costs, [alike[0] for alike in group_members], counts),
+        transfers=_fold_transfers(program, costs, first_groups.tolist(), counts),
         disturbances=program.disturbances,
         disturbed_ns=program.disturbed_ns,
     )
 
 
 def _loads(
-    loadings: Sequence[Loading], group_class: Sequence[int], kept: dict[int, int]
+    loadings: Sequence[Loading], group_class: Int64, kept: Int64
 ) -> dict[tuple[int, int], Counter[tuple[int, int]]]:
     """Count the loads on the links that are kept: by class of group and place of the transfer, by link and bytes."""
     counts: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
-    wanted = np.array(sorted(kept), np.int64)
+    place = np.full(1 + max((int(loading.links.max(initial=-1)) for loading in loadings), default=-1), -1, np.int64)
+    place[kept] = np.arange(len(kept))
     for loading in loadings:
-        for index, row in zip(*np.isin(loading.links, wanted).nonzero(), strict=True):
-            number, link = group_class[int(loading.groups[index])], kept[int(loading.links[index, row])]
-            for place, size, count in loading.rows[loading.kind[row]]:
-                counts.setdefault((number, place), Counter())[link, size] += count
+        folded = place[loading.links]
+        for index, row in zip(*(folded >= 0).nonzero(), strict=True):
+            number, link = int(group_class[loading.groups[index]]), int(folded[index, row])
+            for where, size, count in loading.rows[loading.kind[row]]:
+                counts.setdefault((number, where), Counter())[link, size] += count
     return counts
 
 
@@ -101,11 +105,10 @@ def _fold_transfers(
     return folded
 
 
-def _classes(partition: Int64) -> tuple[list[int], list[list[int]]]:
-    """Class of each vertex, and the vertices of each class, both in order of first appearance."""
-    numbers: dict[int, int] = {}
-    class_of = [numbers.setdefault(colour, len(numbers)) for colour in partition.tolist()]
-    members: list[list[int]] = [[] for _ in numbers]
-    for vertex, number in enumerate(class_of):
-        members[number].append(vertex)
-    return class_of, members
+def _classes(partition: Int64) -> tuple[Int64, Int64]:
+    """Class of each vertex, numbered in order of first appearance, and the first vertex of each class."""
+    _, first, place = np.unique(partition, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return number[place], first[order]

@@ -42,16 +42,16 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
     source, target = source[order], target[order]
     mixed_label = _mix(label[order].astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     first = np.flatnonzero(np.r_[True, source[1:] != source[:-1]]) if len(source) else np.zeros(0, np.int64)
-    current = _canonical(colour.astype(np.uint64))
+    current = colour.astype(np.uint64)
+    colours = _distinct(current)
     while True:
-        mixed = _mix(current.astype(np.uint64) + np.uint64(1))
+        mixed = _mix(current + np.uint64(1))
         around = np.zeros(len(colour), np.uint64)
         if len(source):
             around[source[first]] = np.add.reduceat(_mix(mixed[target] ^ mixed_label), first)
-        refined = _canonical(_mix(mixed) ^ around)
-        if refined.max(initial=-1) == current.max(initial=-1):
-            return refined
-        current = refined
+        current = _mix(mixed) ^ around
+        if colours == (colours := _distinct(current)):
+            return _canonical(current)
 
 
 def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> bool:
@@ -69,9 +69,9 @@ def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> b
     >>> [is_equitable(np.array(c), np.r_[s, t], np.r_[t, s], one) for c in ([0, 1, 1, 0], [0, 0, 0, 0])]
     [True, False]
     """
-    seen = colour[target]
-    order = np.lexsort((seen, label, source))
-    source, label, seen = source[order], label[order], seen[order]
+    kinds = (int(label.max(initial=0)) + 1) * (int(colour.max(initial=0)) + 1)
+    ordered = np.sort(source * kinds + label * (int(colour.max(initial=0)) + 1) + colour[target])
+    source, seen = np.divmod(ordered, kinds)
     degree = np.bincount(source, minlength=len(colour))
     start = np.r_[0, np.cumsum(degree)[:-1]]
     _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
@@ -79,7 +79,12 @@ def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> b
     if (degree != degree[representative]).any():
         return False
     counterpart = start[representative[source]] + (np.arange(len(source)) - start[source])
-    return bool((label == label[counterpart]).all() and (seen == seen[counterpart]).all())
+    return bool((seen == seen[counterpart]).all())
+
+
+def _distinct(keys: UInt64) -> int:
+    ordered = np.sort(keys)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
 
 def _canonical(keys: UInt64) -> Int64:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simgpu.hardware.fabric import Fabric
 from simgpu.hardware.link import Link
@@ -71,18 +72,19 @@ class ClusterLinks(Sequence[Link]):
     def __iter__(self) -> Iterator[Link]:
         return (self[i] for i in range(len(self)))
 
-    def first_alike(self, index: int) -> int:
-        """Position of the same link of node 0, for a link of a node.
+    def first_alike(self, links: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of the same links of node 0, for links of a node.
 
         Parameters
         ----------
-        index : int
+        links : (n,) int64
 
         Returns
         -------
-        int
+        (n,) int64
         """
-        return index % len(self.node) if index < self.nodes * len(self.node) else index
+        each = max(1, len(self.node))
+        return np.where(links < self.nodes * each, links % each, links)
 
     def distinct(self, indices: Iterable[int]) -> tuple[int, ...]:
         """Of some links, those of which each other is the same link in another node, or on the way to the spine.
@@ -96,7 +98,7 @@ class ClusterLinks(Sequence[Link]):
         tuple of int
             They have all kinds and rates that the nodes' links have.
         """
-        links = np.fromiter(indices, np.int64)
+        links = indices if isinstance(indices, np.ndarray) else np.fromiter(indices, np.int64)
         node, trunks = links[links < self.nodes * len(self.node)], links[links >= self.nodes * len(self.node)]
         return (*np.unique(node % max(1, len(self.node))).tolist(), *np.unique(trunks).tolist())
 

@@ -60,6 +60,10 @@ class ChunkWriter:
         """Start a step."""
         self._weights.begin()
 
+    def expect_weights(self, microbatch: int) -> None:
+        """Start gathering the weights that others updated, before the first forward asks for them."""
+        self._weights.expect_soon(microbatch)
+
     def write(self, action: Action) -> None:
         """Write one action: forward, full backward, input gradients or weight gradients."""
         if self._repeats(action):

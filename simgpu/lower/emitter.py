@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from simgpu.lower.stream_draft import Draft, instance
 from simgpu.program import (
     COMPUTE,
     HOST,
@@ -20,7 +21,7 @@ from simgpu.program import (
     Send,
     Wait,
 )
-from simgpu.script import Block, Draft, Use, instance
+from simgpu.script import Block, Use
 from simgpu.workload.software import HostCosts
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simgpu.program import Compute, Instruction, Kernel, Program, Role
 
@@ -38,8 +39,18 @@ class Perturbation:
     def __bool__(self) -> bool:
         return bool(self.slow) or self.jitter > 0
 
-    def factors(self, rank: int) -> Iterator[float]:
-        """Yield by how much each of a rank's kernels is longer, in the order of its program.
+    def factors(self, rank: int, count: int) -> NDArray[np.float64]:
+        """Return by how much each of a rank's kernels is longer, in the order of its program.
+
+        Parameters
+        ----------
+        rank : int
+        count : int
+            Kernels.
+
+        Returns
+        -------
+        (count,) float64
 
         Notes
         -----
@@ -48,19 +59,20 @@ class Perturbation:
 
         Examples
         --------
-        >>> from itertools import islice
-        >>> list(islice(Perturbation(slow={3: 1.2}).factors(3), 2)), next(Perturbation(slow={3: 1.2}).factors(4))
-        ([1.2, 1.2], 1.0)
+        >>> slow = Perturbation(slow={3: 1.2})
+        >>> slow.factors(3, 2).tolist(), slow.factors(4, 1).tolist()
+        ([1.2, 1.2], [1.0])
         """
         slow = (self.slow or {}).get(rank, 1.0)
+        if not self.jitter:
+            return np.full(count, slow)
         generator, sigma = np.random.default_rng((self.seed, rank)), math.sqrt(math.log1p(self.jitter**2))
-        while True:
-            if not self.jitter:
-                yield slow
-            else:
-                yield from (slow * np.exp(generator.normal(-(sigma**2) / 2, sigma, 1024))).tolist()
+        blocks = -(-count // _DRAWS)  # whole ones: what a draw gives must not depend on how many there are
+        found: NDArray[np.float64] = slow * np.exp(generator.normal(-(sigma**2) / 2, sigma, blocks * _DRAWS))
+        return found[:count]
 
 
+_DRAWS: Final = 1024
 UNDISTURBED: Final = Perturbation()
 
 
@@ -95,40 +107,79 @@ def perturbed(program: Program, perturbation: Perturbation) -> Program:
     """
     if not perturbation:
         return program
-    roles, ranks, disturbed = list(program.roles), [], dict(program.disturbed_ns)
+    roles, ranks, stretcher = list(program.roles), [], _Stretcher(dict(program.disturbed_ns))
     alike: dict[tuple[int, float], int] = {}  # role and factor without jitter -> the role with that factor
     for binding in program.ranks:
         (rank,) = binding.members
-        factors = perturbation.factors(rank)
-        key = binding.role, next(perturbation.factors(rank))
+        key = binding.role, (perturbation.slow or {}).get(rank, 1.0)
         if not perturbation.jitter and key[1] == 1.0:
             ranks.append(binding)
             continue
         if perturbation.jitter or key not in alike:
             alike[key] = len(roles)
-            roles.append(_stretched(program.roles[binding.role], factors, disturbed))
+            original = program.roles[binding.role]
+            factors = perturbation.factors(rank, stretcher.kernels(original))
+            roles.append(stretcher.stretched(original, factors))
         ranks.append(replace(binding, role=alike[key]))
-    return replace(program, roles=tuple(roles), ranks=tuple(ranks), disturbed_ns=disturbed)
+    return replace(program, roles=tuple(roles), ranks=tuple(ranks), disturbed_ns=stretcher.disturbed_ns)
 
 
-def _stretched(role: Role, factors: Iterator[float], disturbed: dict[Kernel, tuple[int, ...]]) -> Role:
-    """Multiply the durations of a role's kernels, and add what the new ones are beside communication."""
+@dataclass(slots=True)
+class _Stretcher:
+    """Makes roles whose kernels take longer; kernels that come out alike are one.
 
-    def kernel(original: Kernel) -> Kernel:
-        duration_ns = round(original.duration_ns * next(factors))
+    Parameters
+    ----------
+    disturbed_ns : dict
+        What kernels take beside communication; grows by the new ones.
+    """
+
+    disturbed_ns: dict[Kernel, tuple[int, ...]]
+    _known: dict[tuple[int, int], Kernel] = field(default_factory=dict)  # original by identity, and duration
+    _durations: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # by identity of the role
+
+    def kernels(self, role: Role) -> int:
+        """Return how many kernels a role runs."""
+        return len(self._of(role))
+
+    def _of(self, role: Role) -> NDArray[np.float64]:
+        found = self._durations.get(id(role))
+        if found is None:
+            works = (item for stream in role.streams.values() for item in stream if isinstance(item, Compute))
+            durations = [kernel.duration_ns for work in works for kernel in work.kernels]
+            found = self._durations[id(role)] = np.array(durations, np.float64)
+        return found
+
+    def stretched(self, role: Role, factors: NDArray[np.float64]) -> Role:
+        """Multiply the durations of a role's kernels."""
+        durations = iter(np.rint(self._of(role) * factors).astype(np.int64).tolist())
+
+        def instruction(original: Instruction) -> Instruction:
+            if not isinstance(original, Compute):
+                return original
+            kernels = tuple([self._kernel(kernel, next(durations)) for kernel in original.kernels])
+            return Compute(
+                name=original.name,
+                kernels=kernels,
+                duration_ns=sum([kernel.duration_ns for kernel in kernels]),
+                phase=original.phase,
+                microbatch=original.microbatch,
+                unit=original.unit,
+            )
+
+        return replace(role, streams={name: tuple(map(instruction, stream)) for name, stream in role.streams.items()})
+
+    def _kernel(self, original: Kernel, duration_ns: int) -> Kernel:
+        """Return a kernel with another duration, and note what that is beside communication."""
         if duration_ns == original.duration_ns:
             return original
-        longer = replace(original, duration_ns=max(1, duration_ns))
-        beside = disturbed.get(original)
-        if beside is not None and longer not in disturbed:
-            share = longer.duration_ns / original.duration_ns
-            disturbed[longer] = tuple(max(longer.duration_ns, math.ceil(time_ns * share)) for time_ns in beside)
-        return longer
-
-    def instruction(original: Instruction) -> Instruction:
-        if not isinstance(original, Compute):
-            return original
-        kernels = tuple(map(kernel, original.kernels))
-        return replace(original, kernels=kernels, duration_ns=sum(each.duration_ns for each in kernels))
-
-    return replace(role, streams={name: tuple(map(instruction, stream)) for name, stream in role.streams.items()})
+        found = self._known.get((id(original), duration_ns))
+        if found is None:
+            found = replace(original, duration_ns=max(1, duration_ns))
+            self._known[id(original), duration_ns] = found
+            beside = self.disturbed_ns.get(original)
+            if beside is not None and found not in self.disturbed_ns:
+                share = found.duration_ns / original.duration_ns
+                times = (max(found.duration_ns, math.ceil(time_ns * share)) for time_ns in beside)
+                self.disturbed_ns[found] = tuple(times)
+        return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from simgpu.costs.collectives.link_bytes import load_columns
 from simgpu.hardware.cluster import Cluster
 from simgpu.program import Load, TransferCost, TransferKey
 
@@ -61,15 +62,26 @@ def place_of(cluster: Cluster, members: tuple[int, ...], number: int) -> Place:
     """
     if not cluster.uniform:
         return Place(signature=(number,))
-    ranks = np.array(members, np.int64)
-    node, local = np.divmod(ranks, cluster.gpus_per_node)
-    nodes, slot = np.unique(node, return_inverse=True)
-    pods, pod_slot = np.unique(nodes // cluster.fabric.nodes_per_leaf, return_inverse=True)
-    if len(nodes) == 1:  # no leaf is crossed
-        return Place(signature=(local.tobytes(),), nodes=(int(nodes[0]),))
-    full = np.minimum(cluster.nodes - pods * cluster.fabric.nodes_per_leaf, cluster.fabric.nodes_per_leaf)
+    per_node, per_leaf = cluster.gpus_per_node, cluster.fabric.nodes_per_leaf
+    first = min(members) // per_node
+    if max(members) // per_node == first:  # no leaf is crossed
+        return Place(signature=tuple(rank - first * per_node for rank in members), nodes=(first,))
+    node, local = np.divmod(np.array(members, np.int64), per_node)
+    nodes, slot = _numbered(node)
+    pods, pod_slot = _numbered(nodes // per_leaf)
+    full = np.minimum(cluster.nodes - pods * per_leaf, per_leaf)
     signature = (local.tobytes(), slot.tobytes(), pod_slot.tobytes(), full.tobytes())
     return Place(signature=signature, nodes=tuple(nodes.tolist()), pods=tuple(pods.tolist()))
+
+
+def _numbered(values: Int64) -> tuple[Int64, Int64]:
+    """Return the distinct values, ascending, and the place of each among them."""
+    steps = np.diff(values)
+    if (steps < 0).any():
+        found, place = np.unique(values, return_inverse=True)
+        return found, place
+    place = np.concatenate([[0], np.cumsum(steps > 0)])
+    return values[np.concatenate([[True], steps > 0])], place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,16 +182,11 @@ def alike_groups(
     -------
     Alike
     """
-    row_of: dict[int, int] = {}
-    for cost in costs.values():
-        for load in cost.loads:
-            row_of.setdefault(load.link, len(row_of))
-    table = np.zeros((len(row_of), len(costs)), np.int64)
-    for column, cost in enumerate(costs.values()):
-        if cost.loads:
-            rows = np.array([row_of[load.link] for load in cost.loads], np.int64)
-            np.add.at(table[:, column], rows, np.array([load.bytes for load in cost.loads], np.int64))
-    first = np.array(list(row_of), np.int64)
+    columns = [load_columns(cost.loads) for cost in costs.values()]
+    first = np.unique(np.concatenate([links for links, _ in columns] or [np.zeros(0, np.int64)]))
+    table = np.zeros((len(first), len(costs)), np.int64)
+    for column, (links, sizes) in enumerate(columns):
+        np.add.at(table[:, column], np.searchsorted(first, links), sizes)
     return Alike(groups=groups, costs=costs, priced=first, links=_links(cluster, priced, places, first), bytes=table)
 
 

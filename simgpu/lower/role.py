@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from simgpu.costs.optimizer import NORM
 from simgpu.lower.chunk import ChunkWriter
@@ -15,6 +16,7 @@ from simgpu.lower.segments import SegmentCompiler
 from simgpu.lower.stage_units import StageUnits
 from simgpu.parallel.data_parallel import DataParallelPlan
 from simgpu.parallel.messages import Message
+from simgpu.parallel.schedules import Action
 from simgpu.program import COMPUTE, Collective, Instruction
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.software import HostCosts
@@ -100,10 +102,13 @@ class RoleWriter:
         }
         for writer in writers.values():
             writer.begin()
+        early = early_weights(order, self.rank)
         for item in self.script.rows[self.rank]:
             if isinstance(item, Message):
                 messages.post(item)
             else:
+                for stage in early.get(item, ()):
+                    writers[stage].expect_weights(item.microbatch)
                 messages.before(item)
                 writers[item.stage].write(item)
         messages.finish()
@@ -141,3 +146,40 @@ class RoleWriter:
     def _blocking(self, communicator: str, name: str, kind: str, size_bytes: int) -> None:
         collective = Collective(name=name, communicator=communicator, kind=kind, bytes=size_bytes, phase="optimizer")
         self.emitter.wait(self.emitter.transfer(communicator, collective, after=self.emitter.record(COMPUTE)))
+
+
+def early_weights(order: Sequence[Action], position: int) -> dict[Action, tuple[int, ...]]:
+    """Say before which actions a rank with several chunks begins to gather the updated weights of which of them.
+
+    Those of the first two before anything else, and those of every other when a chunk's predecessor begins its first
+    forward on the pipeline's first rank: all ranks gather at the same time, so that none slows the others down alone
+    (NVIDIA/Megatron-LM core/pipeline_parallel/schedules.py, param_sync_func; ``--align-param-gather`` is on there).
+
+    Parameters
+    ----------
+    order : sequence of Action
+        The rank's.
+    position : int
+        Of the rank in the pipeline: it is so many forwards behind the first.
+
+    Returns
+    -------
+    dict of Action to tuple of int
+        Stages; empty for a rank with one chunk.
+
+    Examples
+    --------
+    >>> order = [Action(stage, "F", microbatch) for stage in (1, 3, 5) for microbatch in (0, 1)]
+    >>> [(action.stage, action.microbatch, stages) for action, stages in early_weights(order, 1).items()]
+    [(1, 0, (1, 3)), (1, 1, (5,))]
+    """
+    forwards = [action for action in order if action.kind == "F"]
+    stages = list(dict.fromkeys(action.stage for action in forwards))
+    if len(stages) == 1:
+        return {}
+    found = {forwards[0]: tuple(stages[:2])}
+    for before, stage in pairwise(stages[1:]):
+        first = next(index for index, action in enumerate(forwards) if action.stage == before)
+        at = forwards[max(0, first - position)]
+        found[at] = (*found.get(at, ()), stage)
+    return found

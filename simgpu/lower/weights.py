@@ -129,6 +129,11 @@ class WeightGathers:
             if self.plan.prefetch.hold == "freed":
                 self._freed.append(self.emitter.record())
 
+    def expect_soon(self, microbatch: int) -> None:
+        """Start all gathers of weights that others updated, ahead of the forward that needs them."""
+        for update in self._pending:
+            self._dispatch(update, microbatch)
+
     def update(self) -> None:
         """Gather the weights that the optimizer has just changed, unless the next forward does."""
         if self.plan.updates_in_forward:

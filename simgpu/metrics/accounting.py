@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from simgpu.metrics.activity import CLASSES, Bar
-from simgpu.program import COMPUTE, Collective, Compute, Instruction, Program, Recv, Send
+from simgpu.metrics.stream_rows import Row, StreamRows
+from simgpu.program import COMPUTE, Collective, Compute, Program, Recv, Send
 from simgpu.timeline import Timeline
-
-
-class Row(NamedTuple):
-    """One span as plain Python numbers, with its instruction."""
-
-    instruction: Instruction
-    ready_ns: int
-    issued_ns: int
-    start_ns: int
-    end_ns: int
-    cause: int
-    kernel_ends_ns: tuple[int, ...] | None  # where communication slowed them or the CPU held them up
-    kernel_holds_ns: tuple[int, ...] | None  # where the CPU held them up
 
 
 @dataclass(slots=True)
@@ -38,35 +23,32 @@ class RankAccount:
 
     timeline: Timeline
     rank: int
-    _rows: dict[int, Row] = field(default_factory=dict)
+    _member: int = field(init=False)  # the rank that stands for its class
+    _origin_ns: int = 0  # what bars' times count from
+    _streams: dict[str, StreamRows] = field(default_factory=dict)
+    _classes: dict[tuple[object, ...], tuple[tuple[str, int], ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._member = self.timeline.program.ranks[self.rank].members[0]
 
     def row(self, index: int) -> Row:
-        """Return a row of the timeline as plain numbers."""
-        found = self._rows.get(index)
+        """Return a row of the compute stream as plain numbers."""
+        return self._rows(COMPUTE)[index]
+
+    def _rows(self, stream: str) -> StreamRows:
+        found = self._streams.get(stream)
         if found is None:
-            spans, timeline = self.timeline.spans, self.timeline
-            key = (self.rank, int(spans.stream[index]), int(spans.instruction[index]), int(spans.step[index]))
-            found = self._rows[index] = Row(
-                instruction=timeline.instruction(index),
-                ready_ns=int(spans.ready_ns[index]),
-                issued_ns=int(spans.issued_ns[index]),
-                start_ns=int(spans.start_ns[index]),
-                end_ns=int(spans.end_ns[index]),
-                cause=int(spans.cause[index]),
-                kernel_ends_ns=timeline.kernel_ends_ns.get(key),
-                kernel_holds_ns=timeline.kernel_holds_ns.get(key),
-            )
+            found = self._streams[stream] = StreamRows(self.timeline, self.rank, stream)
         return found
 
     def bars(self) -> tuple[Bar, ...]:
         """All bars of the step, compute stream first, times relative to its start."""
-        begin = self.timeline.window_ns[0]
+        self._origin_ns = self.timeline.window_ns[0]
         role = self.timeline.program.roles[self.timeline.program.ranks[self.rank].role]
         streams = [COMPUTE, *(name for name in role.streams if name != COMPUTE)]
-        found = []
+        found: list[Bar] = []
         for stream in streams:
-            bars = self._compute_bars() if stream == COMPUTE else self._transfer_bars(stream)
-            found += [replace(bar, start_ns=bar.start_ns - begin, end_ns=bar.end_ns - begin) for bar in bars]
+            found += self._compute_bars() if stream == COMPUTE else self._transfer_bars(stream)
         return tuple(found)
 
     def _compute_bars(self) -> Iterator[Bar]:
@@ -76,8 +58,11 @@ class RankAccount:
             start, stop = max(row.start_ns, begin), min(row.end_ns, end)
             if isinstance(row.instruction, Compute):
                 if start > covered:
-                    yield self._host_bar(covered, min(start, end), row.instruction)
-                yield from self._work_bars(row.instruction, row)
+                    yield self._host_bar(covered, min(start, end), row, row.instruction)
+                if row.kernel_holds_ns is not None:
+                    yield from self._work_bars(row.instruction, row)
+                elif stop > start:
+                    yield self._compute_bar(row.instruction, row, start, stop)
             else:
                 yield from self.wait_bars(start, stop, self.timeline.streams[row.cause])
             covered = stop
@@ -100,21 +85,25 @@ class RankAccount:
         for low, high, held in _pieces(row):
             low, high = max(low, begin, row.start_ns), min(high, end, row.end_ns)
             if high > low and held:
-                yield self._host_bar(low, high, work)
+                yield self._host_bar(low, high, row, work)
             elif high > low:
                 yield self._compute_bar(work, row, low, high)
 
     def _compute_bar(self, work: Compute, row: Row, start: int, stop: int) -> Bar:
+        low, high = start - row.start_ns, stop - row.start_ns
+        alike = id(work.kernels), low, high, row.kernel_ends_ns, row.kernel_holds_ns  # the Program keeps the kernels
+        found = self._classes.get(alike)
+        if found is None:
+            found = kernel_classes(work, low, high, row.kernel_ends_ns, row.kernel_holds_ns)
+            self._classes[alike] = found
         return self._bar(
             start,
             stop,
             "compute",
             work.name,
-            accounting=kernel_classes(
-                work, start - row.start_ns, stop - row.start_ns, row.kernel_ends_ns, row.kernel_holds_ns
-            ),
+            accounting=found,
             phase=work.phase,
-            microbatch=work.microbatch,
+            microbatch=row.microbatch,
             reason=_slowed(work, row),
         )
 
@@ -124,7 +113,7 @@ class RankAccount:
         for row in self._overlapping(stream, start, stop):
             low, high = max(row.ready_ns, start), min(row.end_ns, stop)
             if row.issued_ns > low and isinstance(row.instruction, Compute | Collective | Send | Recv):
-                yield self._host_bar(low, min(row.issued_ns, high), row.instruction)
+                yield self._host_bar(low, min(row.issued_ns, high), row, row.instruction)
                 low = min(row.issued_ns, high)
             if high == low:
                 pass
@@ -147,13 +136,10 @@ class RankAccount:
             )
 
     def _wait_bar(self, start: int, stop: int, name: str, row: Row, reason: str) -> Bar:
-        work = row.instruction
-        microbatch = work.microbatch if isinstance(work, Collective | Send | Recv | Compute) else -1
-        return self._bar(
-            start, stop, "wait", name, accounting=((name, stop - start),), microbatch=microbatch, reason=reason
-        )
+        accounting = ((name, stop - start),)
+        return self._bar(start, stop, "wait", name, accounting=accounting, microbatch=row.microbatch, reason=reason)
 
-    def _host_bar(self, start: int, stop: int, work: Compute | Collective | Send | Recv) -> Bar:
+    def _host_bar(self, start: int, stop: int, row: Row, work: Compute | Collective | Send | Recv) -> Bar:
         return self._bar(
             start,
             stop,
@@ -161,7 +147,7 @@ class RankAccount:
             "host",
             accounting=(("host", stop - start),),
             phase=work.phase,
-            microbatch=work.microbatch,
+            microbatch=row.microbatch,
             reason=f"the CPU has not launched {work.name} yet",
         )
 
@@ -177,7 +163,7 @@ class RankAccount:
                     "transfer",
                     work.name,
                     phase=work.phase,
-                    microbatch=work.microbatch,
+                    microbatch=row.microbatch,
                     axis=program.communicators[stream].axis,
                     reason="copy on the GPU beside its transfer",
                     stream=stream,
@@ -198,7 +184,7 @@ class RankAccount:
                         kind,
                         work.name,
                         phase=work.phase,
-                        microbatch=work.microbatch,
+                        microbatch=row.microbatch,
                         axis=axis,
                         bytes=work.bytes,
                         reason=reason,
@@ -206,13 +192,7 @@ class RankAccount:
                     )
 
     def _overlapping(self, stream: str, start: int, stop: int) -> Iterator[Row]:
-        rows = self.timeline.rows(self.rank, stream)
-        spans = self.timeline.spans
-        first = rows.start + int(np.searchsorted(spans.end_ns[rows.start : rows.stop], start, "right"))
-        for index in range(first, rows.stop):
-            if spans.ready_ns[index] >= stop:
-                return
-            yield self.row(index)
+        return self._rows(stream).overlapping(start, stop)
 
     def _late_class(self, work: Collective | Send | Recv) -> tuple[str, str]:
         communicator = self.timeline.program.communicators[work.communicator]
@@ -242,10 +222,10 @@ class RankAccount:
         reason: str = "",
     ) -> Bar:
         return Bar(
-            rank=self.timeline.program.ranks[self.rank].members[0],
+            rank=self._member,
             stream=stream,
-            start_ns=start,
-            end_ns=stop,
+            start_ns=start - self._origin_ns,
+            end_ns=stop - self._origin_ns,
             kind=kind,
             name=name,
             accounting=accounting,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from simgpu.metrics.limit import link_use
 from simgpu.metrics.report import TransferReport
 from simgpu.program import Collective, Instruction, Role, Send, TransferKey
-from simgpu.script import as_written, each
-from simgpu.timeline import Timeline
+from simgpu.script import each, pieces_of
+from simgpu.timeline import Int64, Timeline
 
+_CALLS: Final = frozenset({Collective, Send})
 RING_SHARES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """busbw = share x (n-1)/n x size / time; size / time for everything else (nccl-tests doc/PERFORMANCE.md)."""
 
@@ -33,28 +35,20 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
     """One row per rank (class), communicator, kind and size, in order of first use within the reported step."""
     program, spans = timeline.program, timeline.spans
     begin, end = timeline.window_ns
-    seen: dict[tuple[int, str, TransferKey], tuple[int, int]] = {}  # how many, and how long in all
     limits = _limiting_links(timeline)
-    rows = ((spans.start_ns >= begin) & (spans.start_ns < end)).nonzero()[0]
-    calls: dict[tuple[int, int], list[tuple[str, TransferKey] | None]] = {}  # by role and stream
-    numbers: dict[tuple[int, str, TransferKey], int] = {}
-    own = np.full(len(rows), -1, np.int64)
-    roles = np.array([rank.role for rank in program.ranks], np.int64)[spans.rank[rows]].tolist()
-    streams = zip(roles, spans.stream[rows].tolist(), strict=True)
-    instructions, ranks = spans.instruction[rows].tolist(), spans.rank[rows].tolist()
-    for place, (where, instruction, rank) in enumerate(zip(streams, instructions, ranks, strict=True)):
-        if where not in calls:
-            role = program.roles[where[0]]
-            calls[where] = each(role.streams[timeline.streams[where[1]]], partial(_call, role))
-        call = calls[where][instruction]
-        if call is not None:
-            own[place] = numbers.setdefault((rank, *call), len(numbers))
-    chosen = own >= 0
-    durations_ns = np.zeros(len(numbers), np.int64)
-    np.add.at(durations_ns, own[chosen], (spans.end_ns[rows] - spans.start_ns[rows])[chosen])
-    counts = np.bincount(own[chosen], minlength=len(numbers))
-    for name, number in numbers.items():
-        seen[name] = (int(counts[number]), int(durations_ns[number]))
+    calls = Calls(timeline)
+    seen: dict[tuple[int, str, TransferKey], tuple[int, int]] = {}  # how many, and how long in all
+    for rank in range(len(program.ranks)):
+        for stream in timeline.streams:
+            rows, which = calls.between(rank, stream, begin, end)
+            counts = np.bincount(which, minlength=len(calls.listed)).tolist()
+            durations = spans.end_ns[rows] - spans.start_ns[rows]
+            times = np.bincount(which, weights=durations, minlength=len(calls.listed)).tolist()
+            numbers, first = np.unique(which, return_index=True)
+            for number in numbers[np.argsort(first)].tolist():
+                name = rank, *calls.listed[number]
+                count, time = seen.get(name, (0, 0))
+                seen[name] = count + counts[number], time + int(times[number])
     for (rank, communicator, key), (count, total_ns) in seen.items():
         group = program.ranks[rank].groups[communicator]
         cost = program.transfers[group, key]
@@ -94,17 +88,52 @@ def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     return found
 
 
-def call_of(timeline: Timeline, role: int, stream: int, instruction: int) -> tuple[str, TransferKey] | None:
-    """Return communicator and transfer of an instruction; None when it is none, or the other side of a Send.
+@dataclass(slots=True)
+class Calls:
+    """The transfers that streams call, by numbers; of a message only the side that sends.
 
     Parameters
     ----------
     timeline : Timeline
-    role, stream, instruction : int
-        Index into ``Program.roles``, into ``Timeline.streams``, position in the stream.
+    listed : list of (str, TransferKey)
+        Communicator and transfer, by number.
     """
-    own = timeline.program.roles[role]
-    return _call(own, as_written(own.streams[timeline.streams[stream]], instruction))
+
+    timeline: Timeline
+    listed: list[tuple[str, TransferKey]] = field(default_factory=list)
+    _numbers: dict[tuple[str, TransferKey], int] = field(default_factory=dict)
+    _tables: dict[tuple[int, str], Int64] = field(default_factory=dict)
+
+    def between(self, rank: int, stream: str, begin_ns: int, end_ns: int) -> tuple[Int64, Int64]:
+        """Return the rows of the transfers of a stream that began within a time, and what each calls."""
+        spans, rows = self.timeline.spans, self.timeline.rows(rank, stream)
+        table = self._table(self.timeline.program.ranks[rank].role, stream)
+        if not len(table) or table.max() < 0:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        start, which = spans.start_ns[rows.start : rows.stop], table[spans.instruction[rows.start : rows.stop]]
+        chosen = np.flatnonzero((start >= begin_ns) & (start < end_ns) & (which >= 0))
+        return rows.start + chosen, which[chosen]
+
+    def _table(self, number: int, stream: str) -> Int64:
+        """Return what each instruction of a stream calls, -1 for nothing."""
+        found = self._tables.get((number, stream))
+        if found is None:
+            role = self.timeline.program.roles[number]
+            items = role.streams.get(stream, ())
+            some = any(not _CALLS.isdisjoint(map(type, piece.items)) for piece in pieces_of(items))
+            calls = each(items, lambda item: self._number(role, item)) if some else []
+            found = self._tables[number, stream] = np.array(calls, np.int64)
+        return found
+
+    def _number(self, role: Role, item: Instruction) -> int:
+        call = _call(role, item)
+        if call is None:
+            return -1
+        number = self._numbers.get(call)
+        if number is None:
+            number = self._numbers[call] = len(self.listed)
+            self.listed.append(call)
+        return number
 
 
 def _call(own: Role, work: Instruction) -> tuple[str, TransferKey] | None:

@@ -11,7 +11,8 @@ import numpy as np
 from simgpu.metrics.accounting import exposed, kernel_classes
 from simgpu.metrics.critical_link import EVENT, GAP, HOST_ISSUE, PARTNER, START, STREAM, Link
 from simgpu.metrics.launch_chain import HostPlace, LaunchChain
-from simgpu.program import COMPUTE, Collective, Compute, Instruction, Record, Recv, Send, Wait
+from simgpu.program import COMPUTE, Collective, Compute, Instruction, Recv, Send, Wait
+from simgpu.script import recorded
 from simgpu.timeline import Int64, Timeline
 
 _Work = Compute | Collective | Send | Recv
@@ -183,9 +184,7 @@ class _Walk:
         for name in streams:
             places = self._records.get((role, name))
             if places is None:
-                places = self._records[role, name] = {
-                    item.event: index for index, item in enumerate(streams[name]) if isinstance(item, Record)
-                }
+                places = self._records[role, name] = recorded(streams[name])
             if event in places:
                 if self._chain.issues(role, name):
                     return _At(host=HostPlace(rank, name, step, places[event], streams[name]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simgpu.metrics.communication import call_of
+from simgpu.metrics.communication import Calls
 from simgpu.metrics.step_sums import StepSums, common_ns
 from simgpu.timeline import Timeline
 
@@ -35,24 +35,19 @@ def hidden_shares(timeline: Timeline) -> Mapping[Kind, float]:
     """
     program, spans = timeline.program, timeline.spans
     begin, end = timeline.window_ns
-    sums = StepSums(timeline)
+    sums, calls = StepSums(timeline), Calls(timeline)
     found: dict[Kind, tuple[int, int]] = {}
     for rank, binding in enumerate(program.ranks):
         running = sums.running_ns(rank)
-        for number, stream in enumerate(timeline.streams):
-            span = timeline.rows(rank, stream)
-            rows = np.arange(span.start, span.stop)
-            rows = rows[(spans.start_ns[rows] >= begin) & (spans.start_ns[rows] < end)]
-            instructions, which = np.unique(spans.instruction[rows], return_inverse=True)
+        for stream in timeline.streams:
+            rows, which = calls.between(rank, stream, begin, end)
             low, high = spans.start_ns[rows], np.minimum(spans.end_ns[rows], end)
-            hidden = np.bincount(which, weights=common_ns(running, (low, high)), minlength=len(instructions))
-            length = np.bincount(which, weights=high - low, minlength=len(instructions))
-            for place, instruction in enumerate(instructions.tolist()):
-                call = call_of(timeline, binding.role, number, instruction)
-                if call is None:
-                    continue
-                axis = program.communicators[call[0]].axis
-                key = (binding.members[0], axis, call[1].kind, call[1].bytes)
+            hidden = np.bincount(which, weights=common_ns(running, (low, high)), minlength=len(calls.listed))
+            length = np.bincount(which, weights=high - low, minlength=len(calls.listed))
+            for number in np.unique(which).tolist():
+                communicator, transfer = calls.listed[number]
+                axis = program.communicators[communicator].axis
+                key = (binding.members[0], axis, transfer.kind, transfer.bytes)
                 before = found.get(key, (0, 0))
-                found[key] = (before[0] + int(hidden[place]), before[1] + int(length[place]))
+                found[key] = (before[0] + int(hidden[number]), before[1] + int(length[number]))
     return {key: hidden / total if total else 0.0 for key, (hidden, total) in found.items()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from simgpu.engine.host import QUEUE_DEPTH
+from simgpu.engine.host import QUEUE_DEPTH, is_host
 from simgpu.program import HOST, Collective, Compute, Instruction, Issue, Program, Recv, Send
+from simgpu.script import Block, Script, each, pieces_of
 
 Work = Compute | Collective | Send | Recv
 
@@ -53,25 +55,49 @@ class LaunchChain:
 
     program: Program
     streams: tuple[str, ...]
-    _homes: dict[tuple[int, str, int], tuple[int, str, int]] = field(default_factory=dict)
+    _homes: dict[tuple[int, str, int], tuple[int, str, int]] = field(default_factory=dict)  # of what is in no block
+    _inside: dict[int, dict[tuple[str, int], tuple[str, int]]] = field(default_factory=dict)  # by identity of the block
+    _issuing: dict[tuple[int, str], bool] = field(default_factory=dict)
     _before: dict[tuple[int, str], list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for rank, binding in enumerate(self.program.ranks):
             for name, items in self.program.roles[binding.role].streams.items():
-                for position, item in enumerate(items):
-                    if isinstance(item, Issue):
-                        target = self._target_rank(rank, item)
-                        self._homes[target, item.stream, item.instruction] = rank, name, position
+                for first, found, use in pieces_of(items) if self.issues(binding.role, name) else ():
+                    for position, item in enumerate(found if use is None else (), first):
+                        if isinstance(item, Issue):
+                            target = self._target_rank(rank, item)
+                            self._homes[target, item.stream, item.instruction] = rank, name, position
 
     def issues(self, role: int, stream: str) -> bool:
         """Whether a stream is a thread of the CPU."""
-        return any(isinstance(item, Issue) for item in self.program.roles[role].streams[stream])
+        found = self._issuing.get((role, stream))
+        if found is None:
+            found = self._issuing[role, stream] = is_host(self.program.roles[role].streams[stream])
+        return found
 
     def place(self, key: tuple[int, int, int, int]) -> HostPlace:
         """Return where the CPU issues an instruction."""
-        rank, stream, position = self._homes[key[0], self.streams[key[1]], key[2]]
-        return HostPlace(rank, stream, key[3], position, self._items(rank, stream))
+        rank, name, at = key[0], self.streams[key[1]], key[2]
+        items = self._items(rank, name)
+        piece = items.piece(at) if isinstance(items, Script) else None
+        if piece is not None and piece.use is not None:
+            host, position = self._issued(piece.use.block)[name, at - piece.first]
+            return HostPlace(rank, host, key[3], piece.use.first[host] + position, self._items(rank, host))
+        by, host, position = self._homes[rank, name, at]
+        return HostPlace(by, host, key[3], position, self._items(by, host))
+
+    def _issued(self, block: Block) -> dict[tuple[str, int], tuple[str, int]]:
+        """Return where a block's instructions are issued: in the block too, by the rank's own CPU."""
+        found = self._inside.get(id(block))
+        if found is None:
+            found = self._inside[id(block)] = {
+                (item.stream, item.instruction): (name, position)
+                for name, items in block.streams.items()
+                for position, item in enumerate(items)
+                if isinstance(item, Issue)
+            }
+        return found
 
     def target(self, place: HostPlace) -> tuple[int, int, int, int] | None:
         """Return the key of what is issued at a place; None where nothing is."""
@@ -128,9 +154,8 @@ class LaunchChain:
         role = self.program.ranks[rank].role
         found = self._before.get((role, stream))
         if found is None:
-            found = self._before[role, stream] = [0]
-            for item in self._items(rank, stream):
-                found.append(found[-1] + min(_launches(item), QUEUE_DEPTH - 1))
+            sizes = each(self._items(rank, stream), lambda item: min(_launches(item), QUEUE_DEPTH - 1))
+            found = self._before[role, stream] = list(accumulate(sizes, initial=0))
         return found
 
     def _items(self, rank: int, stream: str) -> Sequence[Instruction]:

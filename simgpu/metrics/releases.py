@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simgpu.engine.host import is_host
 from simgpu.metrics.critical_link import EVENT, HOST_ISSUE, PARTNER, START, STREAM
-from simgpu.program import Collective, Compute, Issue, Program, Record, Recv, Send, Wait
+from simgpu.program import Collective, Compute, Instruction, Program, Recv, Send, Wait
+from simgpu.script import pieces_of, recorded
 from simgpu.timeline import Int64, Timeline
 
 REASONS: Final = (START, STREAM, EVENT, PARTNER, HOST_ISSUE)
@@ -17,6 +20,7 @@ REASONS: Final = (START, STREAM, EVENT, PARTNER, HOST_ISSUE)
 
 _START, _STREAM, _EVENT, _PARTNER, _HOST = range(len(REASONS))
 _OTHER, _WORK, _TRANSFER, _WAIT = range(4)
+_KIND: Final = {Compute: _WORK, Collective: _TRANSFER, Send: _TRANSFER, Recv: _TRANSFER, Wait: _WAIT}
 _DEEPEST: Final = 8  # waits that end with each other: a chain of streams, never longer than a rank has streams
 
 
@@ -178,39 +182,50 @@ def _recorders(
 def _tables(program: Program, streams: tuple[str, ...]) -> _Tables:
     offset = np.zeros((len(program.roles), len(streams)), np.int64)
     threads = np.zeros((len(program.roles), len(streams)), np.bool_)
-    kind: list[int] = []
-    event: list[int] = []
-    meeting: list[int] = []
     numbers: dict[tuple[str, str], int] = {}
-    recorded = {}
+    known: dict[int, Int64] = {}  # by identity of the items
+    parts, size, where = [], 0, {}
     for number, role in enumerate(program.roles):
         records: dict[int, tuple[int, int]] = {}
         for name, items in role.streams.items():
             if name not in streams:
                 continue
             stream = streams.index(name)
-            offset[number, stream] = len(kind)
-            for position, item in enumerate(items):
-                code, waited, met = _OTHER, -1, 0
-                if isinstance(item, Compute):
-                    code = _WORK
-                elif isinstance(item, Collective):
-                    code, met = _TRANSFER, numbers.setdefault((item.communicator, item.kind), len(numbers))
-                elif isinstance(item, Send | Recv):
-                    code, met = _TRANSFER, numbers.setdefault((item.communicator, f"tag {item.tag}"), len(numbers))
-                elif isinstance(item, Wait):
-                    code, waited = _WAIT, item.event
-                elif isinstance(item, Record):
-                    records.setdefault(item.event, (stream, position))
-                elif isinstance(item, Issue):
-                    threads[number, stream] = True
-                kind.append(code)
-                event.append(waited)
-                meeting.append(met)
-        where = np.full((2, max(records, default=-1) + 1), -1, np.int64)
-        for key, found in records.items():
-            where[:, key] = found
-        recorded[number] = (where[0], where[1])
-    columns = (np.array(column or [0], np.int64) for column in (kind, event, meeting))
-    kinds, events, meetings = columns
-    return _Tables(offset=offset, kind=kinds, event=events, meeting=meetings, recorded=recorded, threads=threads)
+            offset[number, stream] = size
+            threads[number, stream] = is_host(items)
+            for event, position in recorded(items).items():
+                records.setdefault(event, (stream, position))
+            for _, found, use in pieces_of(items):
+                table = known.get(id(found))
+                if table is None:
+                    table = known[id(found)] = _kinds(found, numbers)
+                if use is not None:
+                    table = table + np.array([0, use.event, 0]) * (table[:, :1] == _WAIT)
+                parts.append(table)
+                size += len(table)
+        at = where[number] = np.full((2, max(records, default=-1) + 1), -1, np.int64)
+        for event, found_at in records.items():
+            at[:, event] = found_at
+    kind, event_of, meeting = np.concatenate([*parts, np.zeros((1, 3), np.int64)]).T
+    return _Tables(
+        offset=offset,
+        kind=kind,
+        event=event_of,
+        meeting=meeting,
+        recorded={number: (at[0], at[1]) for number, at in where.items()},
+        threads=threads,
+    )
+
+
+def _kinds(items: Sequence[Instruction], numbers: dict[tuple[str, str], int]) -> Int64:
+    """Return of each instruction its kind, the event that it waits for and the number of what meets in it."""
+    rows = []
+    for item in items:
+        kind, event, meeting = _KIND.get(type(item), _OTHER), -1, 0
+        if kind == _WAIT and isinstance(item, Wait):
+            event = item.event
+        elif kind == _TRANSFER and isinstance(item, Collective | Send | Recv):
+            what = item.kind if isinstance(item, Collective) else f"tag {item.tag}"
+            meeting = numbers.setdefault((item.communicator, what), len(numbers))
+        rows.append((kind, event, meeting))
+    return np.array(rows, np.int64).reshape(-1, 3)

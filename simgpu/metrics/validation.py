@@ -168,21 +168,6 @@ def sum_up(runs: Iterable[ValidatedRun], skipped: Iterable[UnpredictedRun]) -> V
     return Validation(runs=runs, skipped=skipped, families=families, mape=mape, bias=bias)
 
 
-def shares(report: Report) -> dict[str, float]:
-    """Return the share of the step by class, mean over ranks, classes that take none left out.
-
-    Parameters
-    ----------
-    report : Report
-
-    Returns
-    -------
-    dict of str to float
-    """
-    step_ns = report.step_time_ns
-    return {name: length / step_ns for name, length in report.breakdown_ns.items() if step_ns and length}
-
-
 def allocated_gib(report: Report) -> float:
     """Return the peak of what PyTorch's allocator has handed out on the fullest rank.
 

@@ -129,6 +129,8 @@ def largest_gains(case: Case, report: Report, *, fold: bool = True) -> tuple[Gai
     """
     spans = 0 if report.timeline is None else len(report.timeline.spans)
     replays = min(MOST_REPLAYS, MOST_SPANS // max(spans, 1))
+    if not replays:
+        return ()
     gains = [_gain(case, (change,), report.step_time_ns, fold=fold) for change in _candidates(case, report)[:replays]]
     notable = [gain for gain in gains if gain.share >= _NOTABLE]
     return tuple(sorted(notable, key=lambda gain: -gain.share)[:SHOWN])
@@ -185,7 +187,8 @@ def _slowest_period_ns(timeline: Timeline) -> int:
 
 def _problem(case: Case, change: Change) -> str:
     """Say why a change means nothing for a case; a gain of nothing would read as a finding."""
-    if change.kind is not None and change.kind not in {link.kind for link in case.cluster.links}:
+    links = case.cluster.links
+    if change.kind is not None and all(links[i].kind != change.kind for i in case.cluster.distinct(range(len(links)))):
         return f"{case.cluster.name} has no {change.kind} links"
     if change.name in CHIP and not isinstance(case.model, Architecture):
         return "the model is synthetic: its times are given"

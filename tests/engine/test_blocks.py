@@ -103,20 +103,55 @@ def test_how_far_the_cpu_is_ahead_tells_blocks_apart(taken, issue):
     assert taken
 
 
-def test_a_cpu_that_is_late_by_another_time_makes_another_block(taken):
-    """Between passes the CPU launches 0 to 3 reductions of 40 us, of which the GPU's next pass knows nothing."""
+KERNELS = works(5000, 7000).kernels
+
+
+def write_pass(emitter, microbatch):
+    emitter.kernels("pass", KERNELS, phase="forward", microbatch=microbatch)
+    inside = replace(all_reduce(16, "tp"), microbatch=microbatch)
+    emitter.wait(emitter.transfer("tp", inside, after=emitter.record()))
+
+
+def reductions_between_passes(launches):
+    """Passes with a collective of their own; before each the CPU launches so many reductions of 40 us beside it."""
     emitter = Emitter(host=HostCosts(forward_op_ns=100, collective_ns=40_000, launch_ns=100))
-    kernels = works(5000, 7000).kernels
+    for microbatch, count in enumerate(launches):
+        for _ in range(count):
+            emitter.transfer("dp", all_reduce(8), after=emitter.record())
+        emitter.repeat("pass", partial(write_pass, emitter, microbatch), microbatch=microbatch)
+    prices = {(0, reduce_key(8)): cost(0, 0), (1, reduce_key(16)): cost(3000, 0)}
+    subject = program([role(emitter.finished())], [0], [("dp", (0,)), ("tp", (0,))], prices)
+    return replace(subject, roles=(replace(subject.roles[0], streams=emitter.finished()),))
 
-    def write(microbatch):
-        emitter.kernels("pass", kernels, phase="forward", microbatch=microbatch)
 
-    for microbatch, launches in enumerate((1, 0, 3, 1, 2, 3)):
-        for _ in range(launches):
-            emitter.transfer("dp", all_reduce(8), after=None)
-        emitter.repeat("pass", partial(write, microbatch), microbatch=microbatch)
-    subject = program([role(emitter.finished())], [0], [("dp", (0,))], {(0, reduce_key(8)): cost(0, 0)})
-    subject = replace(subject, roles=(replace(subject.roles[0], streams=emitter.finished()),))
+def test_a_cpu_that_is_late_by_another_time_makes_another_block(monkeypatch):
+    """The GPU's next pass knows nothing of the reductions but how late the CPU comes to launch it."""
+    outcomes = {}
+    commit = blocks.RankBlocks.commit
+
+    def noted(self, gate, step, begin_ns, outcome):
+        outcomes[id(outcome)] = outcome.tracks["compute"].end_ns
+        commit(self, gate, step, begin_ns, outcome)
+
+    monkeypatch.setattr(blocks.RankBlocks, "commit", noted)
+    subject = reductions_between_passes((1, 0, 3, 1, 2, 3))
+    same(play(subject), play(written_out(subject)))
+    assert len(set(outcomes.values())) > 2
+
+
+@pytest.mark.parametrize("busy_ns", [4999, 5000, 5001, 12_000, 20_000])
+def test_a_stream_that_comes_late_to_a_block_waits_in_it_all_the_same(taken, busy_ns):
+    """A pass waits for the first collective before it; the second one beside it ends before, at or after 12 us."""
+    emitter = Emitter()
+    for microbatch in range(4):
+        if microbatch % 2:
+            emitter.wait(emitter.transfer("tp", all_reduce(8, "tp"), after=emitter.record()))
+            emitter.transfer("tp", all_reduce(32, "tp"), after=None)
+        emitter.repeat("pass", partial(write_pass, emitter, microbatch), microbatch=microbatch)
+    prices = {reduce_key(8): cost(100, 0), reduce_key(16): cost(3000, 0), reduce_key(32): cost(busy_ns, 0)}
+    streams = emitter.finished()
+    subject = program([role(streams)], [0], [("tp", (0,))], {(0, key): price for key, price in prices.items()})
+    subject = replace(subject, roles=(replace(subject.roles[0], streams=streams),))
     same(play(subject), play(written_out(subject)))
     assert taken
 

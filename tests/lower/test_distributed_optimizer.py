@@ -101,3 +101,20 @@ def test_under_model_parallelism_it_is_the_same_framework(pp):
     )[0]
     assert [token for token in streams(role)["dp"] if "reduce_scatter" in token]
     assert any("gather updated weights" in token for token in streams(role)["dp"])
+
+
+def test_ranks_with_several_chunks_gather_the_next_ones_ahead():
+    first, second = roles(
+        gpus=4, pp=2, virtual_stages=3, model={"layers": 6}, training={"gradient_accumulation": 4},
+        data_parallel="distributed_optimizer",
+        distributed_optimizer={"overlap_grad_reduce": True, "overlap_param_gather": True},
+    )  # fmt: skip
+    gathers = [[token for token in streams(role)["dp"] if "reduce" not in token and "B" not in token]
+               for role in (first, second)]  # fmt: skip
+    # Two at once; the third when its predecessor begins on the first rank, which the second is one forward behind
+    assert [row[0::2] for row in gathers] == [
+        ["<begin>", "<begin>", "<F1 block 0>"],
+        ["<begin>", "<begin>", "<F0 block 1>"],
+    ]
+    compute = streams(second)["compute"]
+    assert compute.index("<gather updated weights@1>") < compute.index("F0 block 5")

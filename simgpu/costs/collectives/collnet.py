@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from simgpu.costs.collectives.duration import latency_of_protocol_ns
@@ -41,7 +42,7 @@ def collnet_direct(cluster: Cluster, members: tuple[int, ...], kind: str, bytes:
     TopologyError
         When members cannot reach each other.
     """
-    inside: dict[int, int] = {}
+    inside: Mapping[int, int] = {}
     for ranks in by_node(cluster, sorted(members)).values():
         p = len(ranks)
         if p > 1:
@@ -95,7 +96,7 @@ def collnet_chain(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: 
 
 
 def _price(
-    cluster: Cluster, members: tuple[int, ...], bytes: int, request: Request, inside: dict[int, int], algorithm: str
+    cluster: Cluster, members: tuple[int, ...], bytes: int, request: Request, inside: Mapping[int, int], algorithm: str
 ) -> TransferCost:
     ordered, chosen = tuple(sorted(members)), request.candidate()
     network, network_ns = in_network(cluster, ordered, bytes, "all_reduce")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,12 +90,18 @@ def hops(
     return np.concatenate(found), latency_ns
 
 
-def summed(parts: Collection[tuple[Int64, Int64]]) -> dict[int, int]:
-    """Add up how often links are crossed: pairs of links and times."""
-    links, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-    times = np.zeros(len(links), np.int64)
-    np.add.at(times, place, np.concatenate([part[1] for part in parts]))
-    return dict(zip(links.tolist(), times.tolist(), strict=True))
+def joined(parts: Sequence[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+    """Put pairs of links and times one behind the other; links may come again.
+
+    Parameters
+    ----------
+    parts : sequence of ((n,) int64, (n,) int64)
+
+    Returns
+    -------
+    (m,) int64, (m,) int64
+    """
+    return np.concatenate([links for links, _ in parts]), np.concatenate([times for _, times in parts])
 
 
 def _leaves(cluster: Cluster, nodes: Int64, nic: int) -> Int64:

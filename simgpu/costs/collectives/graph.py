@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from simgpu.costs.collectives.load import slowest_link
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.hardware.cluster import Cluster
@@ -155,7 +157,8 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
         nvls = nvlink * _NVLS_OF_LINKS[arch]
     several = cluster.distinct(rings.links) if len(per_node) > 1 else ()
     ends = {cluster.links[link].target.rpartition("/")[2] for link in several}
-    used = set(rings.links)  # the two directions of a link stand next to each other, the first at an even place
+    pairs = np.unique(rings.links // 2, return_counts=True)  # directions of a link are neighbours, the first at 2n
+    both = 2 * pairs[0][pairs[1] == 2]
     port = _port_name(cluster) if len(per_node) > 1 else ""
     return Graph(
         n=len(members),
@@ -170,7 +173,7 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
         bus_gb_per_s=bus,
         nvlink_gb_per_s=nvlink,
         nvls_gb_per_s=nvls,
-        duplex=any(cluster.links[link].kind == "pcie" and link ^ 1 in used for link in used),
+        duplex=any(cluster.links[link].kind == "pcie" for link in cluster.distinct(both)),
         sharp=len(per_node) > 1 and cluster.fabric.sharp,
         ll128=inside_nvlink
         and not any(end.startswith("cpu") for end in ends)

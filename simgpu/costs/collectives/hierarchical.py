@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from simgpu.costs.collectives.load import merged, slowest_link, transfer
@@ -59,7 +59,7 @@ def hierarchical(
     p = len(nodes[0])
     first, between, last = STEPS[kind]
     total_ns = stream_ns = 0
-    loads: dict[int, int] = {}
+    loads: Mapping[int, int] = {}
     part = -(-bytes // p)
     for step, groups, size in (
         (first, [tuple(ranks) for ranks in nodes], bytes),

@@ -133,6 +133,14 @@ def measured_row(cluster: Cluster, members: tuple[int, ...], kind: str) -> Knee 
     >>> measured_row(build_cluster(box, nodes=1, gpus=None), tuple(range(8)), "all_reduce").busbw_gb_per_s
     224.0
     """
+    key = ("measured row", members, kind)
+    if key not in cluster.memo:
+        cluster.memo[key] = _row(cluster, members, kind)
+    found: Knee | None = cluster.memo[key]
+    return found
+
+
+def _row(cluster: Cluster, members: tuple[int, ...], kind: str) -> Knee | None:
     gpu, n = cluster.gpu(members[0]).name, len(members)
     rings = rings_of(cluster, tuple(sorted(members)), None)
     if rings.inside in ("direct", "switch") and not _as_measured(cluster, rings.links, members[0]):

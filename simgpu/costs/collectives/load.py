@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simgpu.costs.collectives.link_bytes import MANY, Int64, LinkBytes, ManyLoads, columns, distinct_links
 from simgpu.hardware.cluster import Cluster
 from simgpu.hardware.link import Route
 from simgpu.hardware.wiring import ClusterLinks
 from simgpu.program import Load, TransferCost
-
-_MANY: Final = 64  # loads from which arrays are faster than a loop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Crossings:
-    """How often equal shares of some bytes cross each link.
-
-    Parameters
-    ----------
-    shares : int
-        Parts that the bytes are cut in: channels, or halves of them.
-    links : tuple of int
-        Links used, ascending.
-    counts : (links, shares) int64
-        ``counts[i, s]`` is how often shares 0 to s cross the i-th link in all.
-    """
-
-    shares: int
-    links: tuple[int, ...]
-    counts: NDArray[np.int64]
-
-    def loads(self, bytes: int) -> dict[int, int]:
-        """Bytes on each link.
-
-        Shares are whole bytes and sum to ``bytes``: the first ones take one byte more where it does not divide.
-
-        Examples
-        --------
-        >>> crossings([{7: 1}, {7: 1, 9: 2}]).loads(101)
-        {7: 101, 9: 100}
-        """
-        share, extra = divmod(bytes, self.shares)
-        if not self.links:
-            return {}
-        loads = share * self.counts[:, -1] + (self.counts[:, extra - 1] if extra else 0)
-        return {link: load for link, load in zip(self.links, loads.tolist(), strict=True) if load}
-
-
-def crossings(shares: Iterable[Mapping[int, int]]) -> Crossings:
-    """Sum up how often each share crosses each link.
-
-    Parameters
-    ----------
-    shares : iterable of mapping of int to int
-        Times by link, for each share.
-
-    Returns
-    -------
-    Crossings
-    """
-    listed = list(shares)
-    used = [np.fromiter(share.keys(), np.int64, len(share)) for share in listed]
-    links = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
-    counts = np.zeros((len(links), len(listed)), np.int64)
-    for number, (share, own) in enumerate(zip(listed, used, strict=True)):
-        counts[np.searchsorted(links, own), number] = np.fromiter(share.values(), np.int64, len(share))
-    return Crossings(shares=len(listed), links=tuple(links.tolist()), counts=counts.cumsum(axis=1))
 
 
 def loads_on(routes: Sequence[Route], bytes: int) -> dict[int, int]:
@@ -102,7 +43,7 @@ def loads_on(routes: Sequence[Route], bytes: int) -> dict[int, int]:
     return loads
 
 
-def merged(*parts: Mapping[int, int]) -> dict[int, int]:
+def merged(*parts: Mapping[int, int]) -> Mapping[int, int]:
     """Add loads up.
 
     Parameters
@@ -112,18 +53,48 @@ def merged(*parts: Mapping[int, int]) -> dict[int, int]:
 
     Returns
     -------
-    dict of int to int
+    mapping of int to int
 
     Examples
     --------
     >>> merged({1: 5}, {1: 2, 4: 1})
     {1: 7, 4: 1}
     """
+    if any(isinstance(part, LinkBytes) for part in parts):
+        pairs = [columns(part) for part in parts]
+        links, place = distinct_links(np.concatenate([own for own, _ in pairs]))
+        sizes = np.zeros(len(links), np.int64)
+        np.add.at(sizes, place, np.concatenate([own for _, own in pairs]))
+        return LinkBytes(links, sizes)
     loads: dict[int, int] = {}
     for part in parts:
         for link, bytes in part.items():
             loads[link] = loads.get(link, 0) + bytes
     return loads
+
+
+def inside_nodes(cluster: Cluster, loads: Mapping[int, int]) -> Mapping[int, int]:
+    """Leave out links between nodes.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    loads : mapping of int to int
+        Bytes on each link.
+
+    Returns
+    -------
+    mapping of int to int
+    """
+    if isinstance(loads, LinkBytes):
+        return loads.where(~_between_nodes(cluster, loads.links))
+    return {link: load for link, load in loads.items() if not cluster.in_network(link)}
+
+
+def _between_nodes(cluster: Cluster, links: Int64) -> NDArray[np.bool_]:
+    """Say of each link what `Cluster.in_network` says."""
+    each = cluster.links_per_node
+    return (links >= cluster.nodes * each) | (links % each >= len(cluster.machine.wires))
 
 
 def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str]:
@@ -144,7 +115,7 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
         groups over one NIC each see the slower link behind it here, and are held by the NIC.
     """
     worst, name = (0.0, False), ""
-    if len(loads) > _MANY:
+    if len(loads) > MANY:
         loads = _slowest_first(cluster, loads)
     for link in sorted(loads):
         found = cluster.links[link]
@@ -156,11 +127,12 @@ def slowest_link(cluster: Cluster, loads: Mapping[int, int]) -> tuple[float, str
 
 def _slowest_first(cluster: Cluster, loads: Mapping[int, int]) -> dict[int, int]:
     """Keep, of the loads that take longest, the first one and the first one between nodes."""
-    links = np.fromiter(loads.keys(), np.int64, len(loads))
-    times = np.fromiter(loads.values(), np.float64, len(loads)) * 1e9 / _rates(cluster)[links]
-    slowest = np.sort(links[times == times.max()]).tolist()
-    between = next((link for link in slowest if cluster.in_network(link)), slowest[0])
-    return {link: loads[link] for link in (slowest[0], between)}
+    links, sizes = columns(loads)
+    times = sizes.astype(np.float64) * 1e9 / _rates(cluster)[links]
+    slowest = np.sort(links[times == times.max()])
+    between = slowest[_between_nodes(cluster, slowest)]
+    first = int(slowest[0])
+    return {link: loads[link] for link in (first, int(between[0]) if len(between) else first)}
 
 
 def _rates(cluster: Cluster) -> NDArray[np.float64]:
@@ -216,7 +188,9 @@ def transfer(
     return TransferCost(
         latency_ns=max(0, round(total_ns) - stream),
         stream_ns=stream,
-        loads=tuple(Load(link=link, bytes=loads[link]) for link in sorted(loads)),
+        loads=ManyLoads(loads.links, loads.bytes)
+        if isinstance(loads, LinkBytes)
+        else tuple(Load(link=link, bytes=loads[link]) for link in sorted(loads)),
         algorithm=algorithm,
         source=source,
         bottleneck=bottleneck,

@@ -71,6 +71,9 @@ def by_node(cluster: Cluster, members: Iterable[int]) -> dict[int, list[int]]:
         In the order of the members.
     """
     found: dict[int, list[int]] = {}
+    per_node = cluster.gpus_per_node
     for rank in members:
-        found.setdefault(cluster.node_of(rank), []).append(rank)
+        found.setdefault(rank // per_node, []).append(rank)
+    for node in (min(found), max(found)) if found else ():
+        cluster.node_of(found[node][0])  # says when there is no such rank
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
 
@@ -55,7 +56,7 @@ def nvls(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int, requ
     """
     ordered, shape = tuple(sorted(members)), shape_of(kind)
     graph, chosen = graph_of(cluster, ordered), request.candidate()
-    loads = _switch_loads(cluster, ordered, kind, bytes)
+    loads: Mapping[int, int] = _switch_loads(cluster, ordered, kind, bytes)
     network_ns = 0
     if graph.nodes > 1:
         network, network_ns = in_network(cluster, ordered, bytes, kind)

@@ -94,10 +94,10 @@ def hierarchical_all_to_all(
     ordered = tuple(sorted(members))
     nodes = list(by_node(cluster, ordered).values())
     n, p = len(ordered), len(nodes[0])
-    inside: dict[int, int] = {}
+    inside: Mapping[int, int] = {}
     for ranks in nodes:
         inside = merged(inside, _pairs(cluster, tuple(ranks), -(-bytes // p)))
-    across: dict[int, int] = {}
+    across: Mapping[int, int] = {}
     message = -(-p * bytes // n)
     for place in range(p):
         across = merged(across, _pairs(cluster, tuple(ranks[place] for ranks in nodes), message))
@@ -113,7 +113,7 @@ def hierarchical_all_to_all(
     )  # fmt: skip
 
 
-def _pairs(cluster: Cluster, members: tuple[int, ...], message: int) -> dict[int, int]:
+def _pairs(cluster: Cluster, members: tuple[int, ...], message: int) -> Mapping[int, int]:
     """Bytes on each link when every member sends every other a message."""
     if not cluster.regular:
         return merged(*(loads_on(cluster.routes(a, b), message) for a, b in permutations(members, 2)))

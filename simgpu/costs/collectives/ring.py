@@ -5,7 +5,7 @@ from __future__ import annotations
 from simgpu.costs.collectives.duration import ring_ns
 from simgpu.costs.collectives.graph import graph_of
 from simgpu.costs.collectives.knee import measured_row
-from simgpu.costs.collectives.load import slowest_link, transfer
+from simgpu.costs.collectives.load import inside_nodes, slowest_link, transfer
 from simgpu.costs.collectives.request import Request
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.costs.collectives.shape import shape_of
@@ -54,7 +54,7 @@ def ring(cluster: Cluster, members: tuple[int, ...], kind: str, bytes: int, requ
     rings = rings_of(cluster, ordered, members[0] if shape.rooted else None)
     loads = rings.loads(shape.hop_bytes(n, bytes))
     link_ns, bottleneck = slowest_link(cluster, loads)
-    inside_ns, _ = slowest_link(cluster, {link: load for link, load in loads.items() if not cluster.in_network(link)})
+    inside_ns, _ = slowest_link(cluster, inside_nodes(cluster, loads))
     total_ns, stream_ns = ring_ns(
         graph_of(cluster, ordered), request.candidate(), shape, bytes, link_ns, inside_ns,
         rings.network_latency_ns, rings.channels,

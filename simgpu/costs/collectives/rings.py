@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from simgpu.costs.collectives.crossings import Crossings, Share, crossings
 from simgpu.costs.collectives.cycles import pack_cycles
-from simgpu.costs.collectives.equal_nodes import hops, in_each, same_in_each, summed
-from simgpu.costs.collectives.load import Crossings, crossings
+from simgpu.costs.collectives.equal_nodes import Int64, hops, in_each, joined, same_in_each
+from simgpu.costs.collectives.node_links import by_node
 from simgpu.hardware.cluster import Cluster
 
 # How hops of a group travel, best first; a ring is as good as its worst hop.
@@ -55,11 +56,11 @@ class Rings:
     crossings: Crossings
 
     @property
-    def links(self) -> tuple[int, ...]:
+    def links(self) -> Int64:
         """Links used, ascending."""
         return self.crossings.links
 
-    def loads(self, hop_bytes: int) -> dict[int, int]:
+    def loads(self, hop_bytes: int) -> Mapping[int, int]:
         """Bytes on each link when each hop carries ``hop_bytes`` over all channels together."""
         return self.crossings.loads(hop_bytes)
 
@@ -93,20 +94,16 @@ def rings_of(cluster: Cluster, members: tuple[int, ...], root: int | None) -> Ri
     key = ("rings", members, root)
     found: Rings | None = cluster.memo.get(key)
     if found is None:
-        by_node: dict[int, list[int]] = {}
-        for rank in members:
-            by_node.setdefault(cluster.node_of(rank), []).append(rank)
-        found = cluster.memo[key] = _lay_out(cluster, by_node, root)
+        found = cluster.memo[key] = _lay_out(cluster, by_node(cluster, members), root)
     return found
 
 
-def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None) -> Rings:
+def _lay_out(cluster: Cluster, on_node: Mapping[int, list[int]], root: int | None) -> Rings:
+    if root is None and same_in_each(cluster, on_node):
+        return _rings(cluster, on_node, root, *_around_equal(cluster, on_node))
     channels: list[_Channel] = []
-    if root is None and same_in_each(cluster, by_node):
-        channels = _around_equal(cluster, by_node)
-        return _rings(cluster, by_node, root, channels)
-    orders = {node: orders_of(cluster, ranks) for node, ranks in by_node.items()}
-    if len(by_node) == 1:
+    orders = {node: orders_of(cluster, ranks) for node, ranks in on_node.items()}
+    if len(on_node) == 1:
         for order in next(iter(orders.values())):
             channel = _Channel()
             for a, b in pairwise([*order, order[0]]):
@@ -114,26 +111,32 @@ def _lay_out(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | Non
                     channel.inside(cluster, a, b)
             channels.append(channel)
     else:
-        doors = {node: doors_of(cluster, ranks) for node, ranks in by_node.items()}
+        doors = {node: doors_of(cluster, ranks) for node, ranks in on_node.items()}
         fewest = min(len(found) for found in doors.values())
         flows = range(cluster.fabric.flows)
         channels = [_across(cluster, orders, doors, number, root, flow) for number in range(fewest) for flow in flows]
-    return _rings(cluster, by_node, root, channels)
+    return _rings(cluster, on_node, root, channels, [channel.counts for channel in channels])
 
 
-def _rings(cluster: Cluster, by_node: Mapping[int, list[int]], root: int | None, channels: list[_Channel]) -> Rings:
+def _rings(
+    cluster: Cluster,
+    on_node: Mapping[int, list[int]],
+    root: int | None,
+    channels: Sequence[_Channel],
+    crossed: Sequence[Share],
+) -> Rings:
     return Rings(
-        channels=len(channels) // (1 if len(by_node) == 1 else cluster.fabric.flows),
+        channels=len(channels) // (1 if len(on_node) == 1 else cluster.fabric.flows),
         way=_worst(way for channel in channels for way in channel.ways),
         inside=_worst(way for channel in channels for way in channel.ways if way != "network"),
-        nodes=len(by_node),
-        most_per_node=max(len(ranks) for ranks in by_node.values()),
+        nodes=len(on_node),
+        most_per_node=max(len(ranks) for ranks in on_node.values()),
         network_latency_ns=max(channel.latency_ns for channel in channels),
         added_latency_ns=max(
-            sum(channel.added_ns) - (min(channel.added_ns) if root is None and len(by_node) == 1 else 0)
+            sum(channel.added_ns) - (min(channel.added_ns) if root is None and len(on_node) == 1 else 0)
             for channel in channels
         ),
-        crossings=crossings(channel.counts for channel in channels),
+        crossings=crossings(crossed),
     )
 
 
@@ -172,24 +175,25 @@ class _Channel:
         self.ways.append(way_of(cluster, a, b))
 
 
-def _around_equal(cluster: Cluster, by_node: Mapping[int, list[int]]) -> list[_Channel]:
-    """Channels over nodes of which each looks like the first: what `_across` gives, for all nodes at once."""
-    nodes = np.array(list(by_node), np.int64)
-    first = next(iter(by_node.items()))
+def _around_equal(cluster: Cluster, on_node: Mapping[int, list[int]]) -> tuple[list[_Channel], list[Share]]:
+    """Channels over nodes of which each looks like the first, and what they cross: what `_across` gives, at once."""
+    nodes = np.array(list(on_node), np.int64)
+    first = next(iter(on_node.items()))
     ranks = tuple(rank - first[0] * cluster.gpus_per_node for rank in first[1])
     orders, doors = orders_of(cluster, ranks), doors_of(cluster, ranks)
-    channels = []
+    channels: list[_Channel] = []
+    crossed: list[Share] = []
     for number, (nic, entry) in enumerate(doors):
         inside, channel = _Channel(), _Channel()
         chain = chain_from(cluster, orders[number % len(orders)], entry, nic)
         inside.chain(cluster, chain)
         leave = _leave(cluster, inside, chain, entry, nic)
         links, channel.latency_ns = hops(cluster, nodes, np.roll(nodes, -1), (nic, entry), leave)
-        channel.counts = summed([in_each(cluster, nodes, inside.counts), (links, np.ones_like(links))])
+        crossed.append(joined([in_each(cluster, nodes, inside.counts), (links, np.ones_like(links))]))
         channel.ways = [*inside.ways, "network"]
         channel.added_ns = [len(nodes) * sum(inside.added_ns)]
         channels.append(channel)
-    return channels
+    return channels, crossed
 
 
 def _leave(cluster: Cluster, channel: _Channel, chain: list[int], entry: int, nic: int) -> int:

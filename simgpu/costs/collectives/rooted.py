@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from simgpu.costs.collectives.load import loads_on, merged, slowest_link, transfer
 from simgpu.costs.collectives.request import Request
 from simgpu.costs.collectives.sends import pairs_ns
@@ -39,7 +41,7 @@ def scatter_gather(cluster: Cluster, members: tuple[int, ...], kind: str, bytes:
     """
     root, *others = members
     share = -(-bytes // len(members))
-    loads: dict[int, int] = {}
+    loads: Mapping[int, int] = {}
     for rank in others:
         routes = cluster.routes(root, rank) if kind == "scatter" else cluster.routes(rank, root)
         loads = merged(loads, loads_on(routes, share))

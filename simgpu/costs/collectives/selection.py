@@ -112,10 +112,10 @@ def price(
     TopologyError
         When the group cannot run what the settings force, or members cannot reach each other.
     """
-    nodes = {cluster.node_of(rank) for rank in members}
+    node, last = cluster.node_of(min(members)), cluster.node_of(max(members))
     # Groups that lie alike in their node cost the same: one is priced in node 0 and moved.
-    node = min(nodes) if len(nodes) == 1 and cluster.like_first(min(nodes)) else 0
-    first = tuple(rank - node * cluster.gpus_per_node for rank in members)
+    node = node if node == last and cluster.like_first(node) else 0
+    first = tuple(rank - node * cluster.gpus_per_node for rank in members) if node else members
     key = ("price", first, kind, bytes, nccl, measured)
     found: TransferCost | None = cluster.memo.get(key)
     if found is None:

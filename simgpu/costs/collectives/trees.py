@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from simgpu.costs.collectives.crossings import Crossings, Share, crossings
 from simgpu.costs.collectives.double_tree import parents
-from simgpu.costs.collectives.equal_nodes import hops, in_each, same_in_each, summed
-from simgpu.costs.collectives.load import Crossings, crossings
+from simgpu.costs.collectives.equal_nodes import hops, in_each, joined, same_in_each
 from simgpu.costs.collectives.node_links import by_node
 from simgpu.costs.collectives.rings import chain_from, doors_of, node_base, orders_of
 from simgpu.hardware.cluster import Cluster
@@ -104,24 +104,26 @@ def _equal_trees(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
     first = next(iter(nodes.items()))
     ranks = tuple(rank - first[0] * cluster.gpus_per_node for rank in first[1])
     orders = orders_of(cluster, ranks)
-    inside: list[dict[int, int]] = []
-    across: list[dict[int, int]] = []
+    inside: list[Share] = []
+    across: list[Share] = []
     latency_ns = added_ns = 0
+    edges = []
+    for tree in parents(len(nodes)):
+        up = np.array(tree, np.int64)
+        edges.append((np.flatnonzero(up >= 0), up[up >= 0]))
     for number, (nic, near) in enumerate(doors_of(cluster, ranks)):
         chain = chain_from(cluster, orders[number % len(orders)], near, nic)
         links, added = _both_ways(cluster, tuple(chain))
         added_ns = max(added_ns, added)
-        counts = summed([in_each(cluster, listed, Counter(links))])
-        for tree in parents(len(nodes)):
+        counts = in_each(cluster, listed, Counter(links))
+        for child, parent in edges:
             inside.append(counts)
-            child = np.array([node for node, up in enumerate(tree) if up >= 0], np.int64)
-            parent = np.array([up for up in tree if up >= 0], np.int64)
             crossed = []
             for source, target in ((child, parent), (parent, child)):
                 used, way_ns = hops(cluster, listed[source], listed[target], (nic, near))
                 crossed.append((used, np.ones_like(used)))
                 latency_ns = max(latency_ns, way_ns)
-            across.append(summed(crossed))
+            across.append(joined(crossed))
     return Trees(
         chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
     )
