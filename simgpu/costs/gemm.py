@@ -66,6 +66,9 @@ class GemmConstants:
         Per wave, per launch, per split-K reduction.
     group_ns : float, nanoseconds
         Per group of a grouped product after the first.
+    persistent : bool
+        Kernels launch one block a multiprocessor, which goes through its tiles: blocks that find theirs taken start
+        when others end (`simgpu.costs.interference`).
     """
 
     tiles: tuple[Tile, ...]
@@ -75,6 +78,7 @@ class GemmConstants:
     launch_latency_ns: float
     splitk_latency_ns: float
     group_ns: float = 0.0
+    persistent: bool = False
 
 
 @cache
@@ -105,6 +109,7 @@ def gemm_constants(gpu: Gpu) -> GemmConstants:
         launch_latency_ns=float(row["launch_latency_us"]) * 1000,
         splitk_latency_ns=float(row["splitk_latency_us"]) * 1000,
         group_ns=float(row["group_us"]) * 1000,
+        persistent=row["persistent"] == "yes",
     )
 
 

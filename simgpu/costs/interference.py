@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from simgpu.costs.collectives.link_bytes import load_columns
+from simgpu.costs.gemm import gemm_constants
 from simgpu.costs.transfers import ProgramLinks
 from simgpu.hardware.gpu import Gpu
 from simgpu.program import Disturbance, Link, TransferCost
@@ -26,6 +29,11 @@ P2P_PART_BYTES: Final = 64 << 10
 COPY_ENGINE: Final = "copy engine"  # algorithm of transfers that no kernel runs
 # Bytes of HBM traffic per byte that a link carries: 2-3, the maintainer in NVIDIA/nccl issue 1428
 HBM_BYTES_PER_LINK_BYTE: Final = 2.5
+# Where the library's kernels launch a block a multiprocessor (Hopper), blocks whose multiprocessors are taken wait for
+# the others to end: products take twice as long beside a collective (H100 under FSDP: pytorch/pytorch issue 143988; 132
+# blocks beside an all-gather of 24: 1.9 times as long, NVIDIA developer forum 337991). Seen with collectives only: the
+# fewest multiprocessors that these take are NVLS's; beside messages, of 2 to 4, products lose what is taken.
+SECOND_WAVE_CTAS: Final = 16
 SMALLEST_SHARE: Final = 0.1  # of the bandwidth that kernels keep at the least: a guard, not a measurement
 
 
@@ -52,7 +60,8 @@ def disturbance(cost: TransferCost, links: Sequence[Link]) -> Disturbance | None
     """
     if not cost.loads or not cost.stream_ns:
         return None
-    used: Iterable[int] = (load.link for load in cost.loads)
+    columns = load_columns(cost.loads)
+    used = columns[0].tolist()
     kinds = {links[link].kind for link in (links.cluster.distinct(used) if isinstance(links, ProgramLinks) else used)}
     if cost.algorithm == COPY_ENGINE:
         ctas = 0
@@ -62,7 +71,7 @@ def disturbance(cost: TransferCost, links: Sequence[Link]) -> Disturbance | None
         ctas = _ctas_of_a_send(cost, links) if cost.algorithm == "p2p" and "network" not in kinds else CTAS_NVLINK
     else:
         ctas = CTAS_NETWORK if "network" in kinds else CTAS_PCIE
-    busiest = max(load.bytes for load in cost.loads)
+    busiest = int(columns[1].max())
     gigabytes_per_s = round(HBM_BYTES_PER_LINK_BYTE * busiest / cost.stream_ns)  # whole GB/s keep the list short
     return Disturbance(ctas=ctas, hbm_bytes_per_s=gigabytes_per_s * 10**9)
 
@@ -80,24 +89,33 @@ def _ctas_of_a_send(cost: TransferCost, links: Sequence[Link]) -> int:
 def disturbed_gpu(gpu: Gpu, taken: Disturbance) -> Gpu:
     """Return the device that is left to kernels: fewer multiprocessors at the same rate each, less bandwidth.
 
+    Matrix products of persistent kernels go through in ``ceil(SM / (SM - CTAs))`` waves beside a collective.
+
     Examples
     --------
     >>> from simgpu.hardware.gpu import gpu
+    >>> h100 = gpu("H100-SXM5-80GB")
+    >>> [round(disturbed_gpu(h100, Disturbance(ctas=n, hbm_bytes_per_s=0)).gemm_tflops / h100.gemm_tflops, 2)
+    ...  for n in (3, 24)]
+    [0.98, 0.5]
     >>> left = disturbed_gpu(gpu("A100-SXM4-80GB"), Disturbance(ctas=24, hbm_bytes_per_s=600 * 10**9))
     >>> left.sm_count, round(left.gemm_tflops), round(left.memory_gb_per_s)
     (84, 198, 1439)
     """
     share = max(1, gpu.sm_count - taken.ctas) / gpu.sm_count
+    products = share
+    if taken.ctas >= SECOND_WAVE_CTAS and gemm_constants(gpu).persistent:
+        products = 1 / math.ceil(1 / share)
     bandwidth = max(SMALLEST_SHARE * gpu.memory_gb_per_s, gpu.memory_gb_per_s - taken.hbm_bytes_per_s / 1e9)
     return replace(
         gpu,
         sm_count=max(1, gpu.sm_count - taken.ctas),
-        gemm_tflops=gpu.gemm_tflops * share,
+        gemm_tflops=gpu.gemm_tflops * products,
         fp16_tflops=gpu.fp16_tflops * share,
         bf16_tflops=None if gpu.bf16_tflops is None else gpu.bf16_tflops * share,
         tf32_tflops=None if gpu.tf32_tflops is None else gpu.tf32_tflops * share,
         fp8_tflops=None if gpu.fp8_tflops is None else gpu.fp8_tflops * share,
         fp32_tflops=gpu.fp32_tflops * share,
-        fp8_gemm_tflops=None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * share,
+        fp8_gemm_tflops=None if gpu.fp8_gemm_tflops is None else gpu.fp8_gemm_tflops * products,
         memory_gb_per_s=bandwidth,
     )

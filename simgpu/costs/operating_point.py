@@ -1,4 +1,4 @@
-"""The matrix rate that one machine holds, where it is not the catalogue's."""
+"""The matrix rate that a machine holds, where it is not the catalogue's."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def at_rate(gpu: Gpu, tflops: float) -> Gpu:
 
 @cache
 def operating_point(gpu: Gpu, source: str) -> Gpu:
-    """Return the device as the machine of a published source runs, where its products were published as well.
+    """Return the device at the rate that it holds through a training run, where that was measured.
+
+    On the machine of a published source, where its products were published as well, or on any: tables of products are
+    bursts of some milliseconds, too short for the power limit to act in full.
 
     Parameters
     ----------
@@ -143,7 +146,7 @@ def operating_point(gpu: Gpu, source: str) -> Gpu:
     Returns
     -------
     Gpu
-        The catalogue's own device for any other source.
+        The catalogue's own device where nothing else was measured.
 
     Examples
     --------
@@ -151,10 +154,13 @@ def operating_point(gpu: Gpu, source: str) -> Gpu:
     >>> b200 = gpu("B200-SXM-180GB")
     >>> operating_point(b200, "MooreThreads/SimuMax").gemm_tflops, operating_point(b200, "a user's file") is b200
     (1140.0, True)
+    >>> operating_point(gpu("H100-SXM5-80GB"), "any").gemm_tflops
+    738.0
     """
     for row in read_table("operating_points.csv"):
         if row["gpu"] == gpu.name and source.startswith(row["source"]):
-            return at_rate(gpu, float(row["sustained_tflops"]))
+            found, fp8 = at_rate(gpu, float(row["sustained_tflops"])), row["sustained_fp8_tflops"]
+            return replace(found, fp8_gemm_tflops=float(fp8)) if fp8 else found
     return gpu
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.api import report_case
 from simgpu.config.point_case import point_case, point_files
 from simgpu.config.run_costs import RunCosts
 from simgpu.config.run_inputs import RunInputs
 from simgpu.config.run_table import MeasuredRun
 from simgpu.errors import ScenarioError, SimGPUError
 from simgpu.executor import code_version
-from simgpu.metrics.validation import allocated_gib, shares
+from simgpu.validation.long_step import play_step
 
 _KEPT_INPUTS: Final = 8
 _inputs: dict[tuple[str, str, str], RunInputs] = {}
@@ -103,7 +102,7 @@ def play_run(task: RunTask) -> dict[str, Any]:
             gpus=case.cluster.world_size,
         )
         case = replace(case, costs=costs)
-        report = report_case(case)
+        step = play_step(case)
     except ScenarioError as error:
         more = f" (and {len(error.issues) - 1} more)" if len(error.issues) > 1 else ""
         return {"reason": " ".join(str(replace(error.issues[0], file=None, line=None)).split()) + more, "fault": False}
@@ -114,10 +113,10 @@ def play_run(task: RunTask) -> dict[str, Any]:
     return {
         "reason": "",
         "fault": False,
-        "step_s": report.step_time_s,
-        "memory_gib": allocated_gib(report),
-        "breakdown": shares(report),
-        "fits": report.fits,
+        "step_s": step.step_ns / 1e9,
+        "memory_gib": step.memory_gib,
+        "breakdown": step.breakdown,
+        "fits": step.fits,
     }
 
 

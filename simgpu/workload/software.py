@@ -93,6 +93,8 @@ class Software:
         The loss reads the logits twice and overwrites them with their gradient; otherwise it is a chain in fp32.
     half_precision_loss : bool
         That chain runs in the activations' format, not on fp32 copies of the logits.
+    training_metrics : int
+        Cross-entropies that the training loop computes of the logits in fp32, besides the loss.
     loss_in_place : bool
         A fused loss overwrites the logits with their gradient; otherwise both are held for a moment.
     reentrant_checkpoint : bool
@@ -144,6 +146,7 @@ class Software:
     dropout: float = 0.0
     fp8_scaling: Fp8Scaling | None = None
     half_precision_loss: bool = False
+    training_metrics: int = 0
     loss_in_place: bool = False
     reentrant_checkpoint: bool = True
     sequence_first: bool = False
@@ -206,8 +209,10 @@ _MEGATRON_2023: Final = replace(
 # sets attn_impl triton (llmfoundry/models/layers/flash_attn_triton.py, FlashAttention 1 in Triton) and
 # low_precision_layernorm, models/mpt/modeling_mpt.py the cross-entropy of Dao-AILab/flash-attention,
 # models/layers/ffn.py the GeLU of PyTorch, which is one kernel; composer/optim/decoupled_weight_decay.py updates tensor
-# by tensor. activation_checkpointing_reentrant is false there, and dropout 0 (scripts/train/yamls). fp8 by
-# TransformerEngine's delayed scaling.
+# by tensor. Of every micro-batch's logits two metrics are taken, the cross-entropy and its exponential, each with a
+# torch.nn.CrossEntropyLoss of its own under autocast (use_train_metrics of models/mpt/modeling_mpt.py;
+# composer/metrics/nlp.py; _eval_train_metrics of composer/trainer/trainer.py). activation_checkpointing_reentrant is
+# false there, and dropout 0 (scripts/train/yamls). fp8 by TransformerEngine's delayed scaling.
 _COMPOSER_2023: Final = replace(
     _EAGER,
     name="composer-2023",
@@ -219,6 +224,7 @@ _COMPOSER_2023: Final = replace(
     optimizer="for_loop",
     dropout=0.0,
     fp8_scaling="delayed",
+    training_metrics=2,
     reentrant_checkpoint=False,
 )
 

@@ -17,6 +17,16 @@ def test_a_large_gemm_runs_on_the_multiprocessors_that_are_left():
     assert price(op, disturbed_gpu(A100, RING)) / price(op, A100) == pytest.approx(108 / 84, rel=0.05)
 
 
+@pytest.mark.parametrize(("name", "ctas", "slower"), [
+    ("H100-SXM5-80GB", 24, 2), ("H100-SXM5-80GB", 16, 2), ("H100-SXM5-80GB", 3, 132 / 129),
+    ("A100-SXM4-80GB", 16, 108 / 92), ("B200-SXM-180GB", 24, 148 / 124),
+])  # fmt: skip
+def test_persistent_products_take_a_second_wave_beside_a_collective(name, ctas, slower):
+    device, op = gpu(name), Gemm(name="x", m=8192, n=8192, k=8192)
+    left = disturbed_gpu(device, Disturbance(ctas=ctas, hbm_bytes_per_s=0))
+    assert price(op, left) / price(op, device) == pytest.approx(slower, rel=0.05)
+
+
 def test_a_copy_runs_on_the_bandwidth_that_is_left():
     op = MemoryBound(name="x", bytes=10**10)
     assert price(op, disturbed_gpu(A100, RING)) / price(op, A100) == pytest.approx(2039 / 1439, rel=0.01)

@@ -58,6 +58,27 @@ def test_block_scaled_fp8_needs_no_pass_for_scales(tmp_path: Path) -> None:
     assert data["software"] == {"preset": "te", "fp8_scaling": "delayed"}
 
 
+@pytest.mark.parametrize(("precision", "scaling"), [("fp8 (TE)", "delayed"), ("FP8-DS", "delayed"), ("FP8-CS", None)])
+def test_transformer_engines_own_recipe_is_delayed_scaling(tmp_path: Path, precision: str, scaling: str | None) -> None:
+    row = {"precision": precision, "gpu": "H100-80GB", "framework": "NeMo 24.07", "flash_attn": "y"}
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [row]))
+    assert runs[0].data["software"] == ({"preset": "te", "fp8_scaling": scaling} if scaling else "te")
+
+
+def test_full_fine_tuning_is_training_and_says_so(tmp_path: Path) -> None:
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [{"model": "LLAMA2-7B SFT"}]))
+    assert "packed" in runs[0].assumptions[-1]
+
+
+def test_a_bundled_model_with_layers_cut(tmp_path: Path) -> None:
+    row = {"model": "DeepSeek-V3 (layers cut)", "layers": "4", "hidden": "7168", "heads": "128", "kv_heads": "128",
+           "ffn": "18432", "vocab": "129280"}  # fmt: skip
+    runs, _ = read_run_table(write_table(tmp_path / "t.csv", [row]))
+    expected = {"base": "deepseek-v3", "dense_layers": 1, "layers": 4, "hidden": 7168, "heads": 128, "ffn": 18432,
+                "vocab": 129280}  # fmt: skip
+    assert runs[0].data["model"] == expected
+
+
 def test_reductions_that_do_not_overlap_come_in_one_bucket(tmp_path: Path) -> None:
     late = _data(tmp_path, tp="4", dp="2", shard="none (DDP)", overlap_notes="gradient all-reduce not overlapped")
     assert late["ddp"]["bucket_cap_mb"] > 1e5

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(not TRUTH.is_dir(), reason="the measurements are
         ("fsdp_llm_foundry", []),
         ("pipeline_zero_bubble", ["tier=A"]),
         ("dlperf_gpt_3d", ["tier=A"]),
+        ("b200_step_time_memory", []),
         ("ddp", ["tier=B"]),
     ],
 )

@@ -270,6 +270,14 @@ def test_fused_cross_entropy_moves_6_bytes_per_logit_and_keeps_the_logits():
     assert (head.logits_bytes, head.backward_bytes) == (2 * logits, 0)
 
 
+def test_composers_metrics_read_the_logits_twice_more_in_fp32():
+    logits = TOKENS * 1024
+    head, other = units("composer-2023").head, units("te").head
+    assert moved(head.forward, "metric") == (2 * (6 + 8) * logits, 4)
+    assert moved(head.backward, "metric") == moved(other.forward, "metric") == (0, 0)
+    assert head.logits_bytes == other.logits_bytes
+
+
 def test_fused_cross_entropy_exchanges_once():
     head = units("te", tp=2).head
     small = [item for item in head.forward if isinstance(item, Exchange)]

@@ -25,6 +25,7 @@ ROWS = {
     "sum of the input gradient over `tp`": lambda it: (
         "under the weight gradient" if it.async_dgrad_reduce else "waited for"
     ),
+    "cross-entropies taken as metrics": lambda it: str(it.training_metrics),
     "gradient of the logits": lambda it: "in their place" if it.loss_in_place else "beside them",
     "placeholder for a gradient added in the GEMM": lambda it: "kept" if it.dummy_gradients else "no",
     "checkpoint": lambda it: "re-entrant" if it.reentrant_checkpoint else "not",
@@ -35,7 +36,7 @@ ROWS = {
 FIELDS = {
     "fused_norm", "fused_bias_activation", "fused_bias_dropout_residual", "fused_rope", "fused_swiglu",
     "fused_cross_entropy", "fused_wgrad_accumulation", "optimizer", "fp8_scaling", "dropout", "async_dgrad_reduce",
-    "loss_in_place", "dummy_gradients", "reentrant_checkpoint", "host",
+    "training_metrics", "loss_in_place", "dummy_gradients", "reentrant_checkpoint", "host",
 }  # fmt: skip
 CORE = {"flash_attention", "softmax", "attention_kernel"}  # the row "attention core", in words
 
@@ -63,7 +64,7 @@ def test_nothing_that_presets_set_is_missing():
     assert set(table()) == {"stands for", "attention core", *ROWS}
 
 
-def test_only_the_cpu_and_dropout_are_numbers():
+def test_only_the_cpu_dropout_and_a_count_are_numbers():
     # no preset has a factor on a time
     for software in PRESETS.values():
         numbers = {
@@ -72,4 +73,4 @@ def test_only_the_cpu_and_dropout_are_numbers():
             if isinstance(getattr(software, field.name), int | float)
             and not isinstance(getattr(software, field.name), bool)
         }
-        assert numbers == {"dropout"}
+        assert numbers == {"dropout", "training_metrics"}

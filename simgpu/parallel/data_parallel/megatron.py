@@ -43,8 +43,9 @@ def distributed_optimizer(weights: StageWeights, training: Training, strategy: S
     -----
     Without ``overlap_grad_reduce`` (Megatron's default) there is one bucket, reduced after the whole backward. With
     ``overlap_param_gather`` a bucket's weights are gathered beside the next step's first forward: the first when it
-    is needed, each following one when the one before it is taken into use. Per parameter a rank holds 6 + 12/dp bytes
-    with bf16 weights and fp32 gradients.
+    is needed, each following one when the one before it is taken into use; with several chunks a rank, whole chunks
+    ahead (`simgpu.lower.role.early_weights`). Per parameter a rank holds 6 + 12/dp bytes with bf16 weights and fp32
+    gradients.
 
     References
     ----------
