@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from simgpu.cli.destination import DestinationError, choose_destination
 from simgpu.cli.one_case import one_case
 from simgpu.cli.progress import watched
+from simgpu.io.kineto_ops import OpCalls
 from simgpu.io.kineto_reader import read_kineto, trace_files
 from simgpu.io.user_path import user_path
 from simgpu.metrics.trace_report import TracedRank, TraceReport, as_traced, report_traces, traces_to_json
@@ -75,12 +77,13 @@ def trace_command(
     destination = choose_destination(stem="", html=ops, no_html=ops is None, json=json, inputs=paths, option="--ops")
     if (overrides or case is not None) and against is None:
         raise DestinationError("--set and --case belong to the scenario of --against; fix: give one")
-    report = read_steps(paths, step)
+    calls = [] if destination.html is None else [OpCalls() for _ in paths]
+    report = read_steps(paths, step, calls)
     simulated = None if against is None else _simulated(against, case, overrides)
     data = traces_to_json(report)
     if simulated is not None:
         data["simulated"] = _beside(report, simulated)
-    table = None if destination.html is None else _ops(report, paths)
+    table = None if destination.html is None else _ops(report, calls)
     text = to_json(data) if json is not None else ""
     if destination.json is not None:
         write_text(destination.json, text)
@@ -93,17 +96,11 @@ def trace_command(
     return report
 
 
-def _ops(report: TraceReport, paths: Sequence[Path]) -> TracedTable:
+def _ops(report: TraceReport, calls: Sequence[OpCalls]) -> TracedTable:
     """Gather the ops of all files; refuse a table without a row."""
     from simgpu.config.traced_table import traced_table
-    from simgpu.io.kineto_ops import read_kineto_ops
 
-    devices = [rank.trace.device for rank in report.ranks]
-    with watched(len(paths)) as watch:
-        found = []
-        for path, device in zip(paths, devices, strict=True):
-            watch.begin(f"ops of {path.name}")
-            found.append((device, read_kineto_ops(path)))
+    found = [(rank.trace.device, own.ops()) for rank, own in zip(report.ranks, calls, strict=True)]
     table = traced_table(found)
     if not table.rows:
         reasons = "; ".join(f"{count:,} calls: {reason}" for reason, count in table.left.items())
@@ -124,7 +121,7 @@ def _write_ops(table: TracedTable, path: Path, console: Console) -> None:
         console.print(f"left out: {count:,} call{'s' * (count != 1)}: {reason}", markup=False, soft_wrap=True)
 
 
-def read_steps(paths: Sequence[Path], step: str | None) -> TraceReport:
+def read_steps(paths: Sequence[Path], step: str | None, calls: Sequence[OpCalls] = ()) -> TraceReport:
     """Read the traces of one job and break their steps down.
 
     Parameters
@@ -132,6 +129,8 @@ def read_steps(paths: Sequence[Path], step: str | None) -> TraceReport:
     paths : sequence of Path
     step : str or None
         Keep this step only.
+    calls : sequence of OpCalls
+        One per file takes in the calls of its ops in the same pass; none where they are not wanted.
 
     Returns
     -------
@@ -144,9 +143,9 @@ def read_steps(paths: Sequence[Path], step: str | None) -> TraceReport:
     """
     traces = []
     with watched(len(paths)) as watch:
-        for path in paths:
+        for path, own in zip_longest(paths, calls):
             watch.begin(path.name)
-            traces.append(read_kineto(path))
+            traces.append(read_kineto(path, take=None if own is None else own.take))
     report = report_traces(traces)
     if step is not None:
         report = _only(report, step)

@@ -92,7 +92,8 @@ def _nameless(model: Any) -> Any:
     if isinstance(model, Encoder):
         return replace(model, name="", family="", blocks=replace(model.blocks, name="", family=""))
     if isinstance(model, Model):
-        return replace(model, name="", family="", dense_layers=model.dense_layers if model.experts else ())
+        dense = model.dense_layers if model.experts else ()
+        return replace(model, name="", family="", dense_layers=dense, window_layers=None)
     return model
 
 

@@ -12,35 +12,28 @@ from simgpu.config.draft import Draft, Place
 from simgpu.config.findings import Findings
 from simgpu.config.imported_run_defaults import assume, assume_unused
 from simgpu.config.imported_run_files import with_named_files
-from simgpu.config.imported_run_layout import (
-    formats,
-    join_replicas,
-    leave_out_defaults,
-)
+from simgpu.config.imported_run_formats import formats
+from simgpu.config.imported_run_layout import join_replicas, leave_out_defaults
 from simgpu.config.imported_run_machines import choose_machines
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged, merge
 from simgpu.config.imported_run_model import choose_model
 from simgpu.config.imported_run_open import check_open
+from simgpu.config.imported_run_sizes import fill_automatic, freeze_layers, settle_formats, take_dropout
 from simgpu.config.inputs import Inputs
 from simgpu.config.load import load_scenario
 from simgpu.config.lookup import looks_like_path
 from simgpu.config.settings import parse_overrides
 from simgpu.config.structure import check_structure
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.hf_config import config_dropout
+from simgpu.io.foreign.litgpt_model import listed_model
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.json_file import read_json
 from simgpu.workload.architecture import Architecture
 
+_PRECISION: Final = {"training.precision"}
 _ORDER: Final = (
     "name", "model", "cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer", "network",
     "software", "costs", "perturb",
 )  # fmt: skip
-_AUTO: Final = {
-    "reduce_bucket_size": "zero_optimization.reduce_bucket_size",
-    "stage3_prefetch_bucket_size": "zero_optimization.stage3_prefetch_bucket_size",
-    "stage3_param_persistence_threshold": "zero_optimization.stage3_param_persistence_threshold",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +112,18 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     (2, 'ddp')
     """
     readings = with_named_files(paths)
+    _check_training(readings)
     command_line = _command_line(answers.settings)
     decided = [_without(reading, command_line.settings) for reading in readings]
     merged = merge([*decided, command_line] if command_line.settings else decided)
     check_open(merged, readings, model_given=answers.model is not None)
     base = paths[0].parent
-    model, note = choose_model(merged.get("model"), merged.sources.get("model", ""), answers.model, base)
+    answer = answers.model
+    listed = next((reading for reading in readings if "listed_models" in reading.open), None)
+    if listed is not None:  # --model picks one of them
+        merged.put("model", listed_model(Path(listed.open["listed_models"]), answer), listed.source)
+        answer = None
+    model, note = choose_model(merged.get("model"), merged.sources.get("model", ""), answer, base)
     model = _changed(model, merged)
     merged.notes += [note] if note else []
     merged.put("model", model, merged.sources.get("model", ""))
@@ -133,11 +132,13 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
         fix = "add --topology NAME, such as dgx-a100, or the path of a topology file"
         raise ScenarioError([Issue(field="topology", problem="is missing: no file says which machines", fix=fix)])
     architecture = _architecture(model)
-    _dropout(merged, model)
+    take_dropout(merged, model)
+    freeze_layers(merged, readings, architecture)
     assumed = assume(merged, readings, architecture)
-    _automatic(merged, readings, architecture, assumed)
+    fill_automatic(merged, readings, architecture, assumed)
     gpus, nodes = choose_machines(merged, readings, answers.gpus, str(topology), assumed)
     join_replicas(merged, gpus=gpus, nodes=nodes)
+    settle_formats(merged, readings, gpus)
     assume_unused(merged, readings, assumed)
     formats(merged, deepspeed=any(reading.kind == "deepspeed" for reading in readings))
     leave_out_defaults(merged)
@@ -156,6 +157,15 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
         notes=tuple(notes),
         unknown=tuple(f"{reading.source}: {', '.join(reading.unknown)}" for reading in readings if reading.unknown),
     )
+
+
+def _check_training(readings: Sequence[Reading]) -> None:
+    """Refuse a script that plain Python starts and that nothing shows to train."""
+    said = [reading for reading in readings if reading.settings or reading.gpus or reading.open.keys() - _PRECISION]
+    if not said:
+        problem = "starts a script, and no argument of it is known to be about training"
+        fix = "give the configuration that it reads as another FILE"
+        raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=readings[0].source)])
 
 
 def _without(reading: Reading, decided: Mapping[str, Any]) -> Reading:
@@ -191,40 +201,6 @@ def _architecture(model: Any) -> Architecture | None:
             [replace(issue, file=None if issue.file == "--model" else issue.file) for issue in findings.issues]
         )
     return built if isinstance(built, Architecture) else None
-
-
-def _dropout(merged: Merged, model: Any) -> None:
-    """Take the dropout of a ``config.json``, which Transformers trains with, where no file says another."""
-    if isinstance(model, str) and model.endswith(".json") and "training.dropout" not in merged.values:
-        merged.put("training.dropout", config_dropout(read_json(Path(model)).data), Path(model).name)
-
-
-def _automatic(merged: Merged, readings: Sequence[Reading], model: Architecture | None, assumed: list[str]) -> None:
-    """Fill in ``"auto"`` sizes of ZeRO as Transformers and Accelerate do, from the width of the model."""
-    found = next((reading for reading in readings if reading.kind == "deepspeed"), None)
-    kind = merged.get("parallel.data_parallel")
-    if found is None or not str(kind).startswith("zero"):
-        return
-    open_sizes = [name for name, key in _AUTO.items() if key in found.open and f"zero.{name}" not in merged.values]
-    if kind != "zero3":
-        open_sizes = [name for name in open_sizes if name == "reduce_bucket_size"]
-    if not open_sizes:
-        return
-    hidden = getattr(getattr(model, "blocks", model), "hidden", None)
-    if hidden is None:
-        problem = "has no hidden size, from which Transformers fills in 'auto'"
-        fix = "write numbers for " + ", ".join(_AUTO[name] for name in open_sizes)
-        raise ScenarioError([Issue(field="model", problem=problem, fix=fix, file=found.source)])
-    values = {
-        "reduce_bucket_size": hidden * hidden,
-        "stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
-        "stage3_param_persistence_threshold": 10 * hidden,
-    }
-    for name in open_sizes:
-        merged.put(f"zero.{name}", values[name], found.source)
-    merged.notes.append(
-        f"'auto' of {', '.join(open_sizes)}: filled in from the hidden size {hidden}, as Transformers and Accelerate do"
-    )
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,8 @@ def _sequence(merged: Merged, kinds: set[str], model: Architecture | None, assum
         return
     length, why = next((_SEQUENCES[kind] for kind in _SEQUENCES if kind in kinds), (_SEQUENCE, "which nobody gives"))
     blocks = getattr(model, "blocks", model)  # of an encoder
-    most = [size for name in ("max_positions", "sliding_window") if (size := getattr(blocks, name, None))]
+    names = ("max_positions",) if getattr(blocks, "window_layers", None) else ("max_positions", "sliding_window")
+    most = [size for name in names if (size := getattr(blocks, name, None))]
     if most and min(most) < length:
         length, why = min(most), "the longest that the model takes"
     merged.put("training.sequence_length", length, "")

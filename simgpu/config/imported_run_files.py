@@ -11,6 +11,8 @@ from simgpu.io.foreign.kinds import read_foreign
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.user_path import is_readable, user_path
 
+_ABOVE: Final = 4
+"""Folders above a file among which the root of its repository is looked for: examples name files from there."""
 _NAMED: Final = {
     "deepspeed_config_file": ("deepspeed",),
     "accelerate_config_file": ("accelerate",),
@@ -63,5 +65,7 @@ def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Itera
 
 
 def _places(named: str, home: Path) -> tuple[Path, ...]:
+    """Return where a named file may lie: from the folder of the file that names it, or one above, and from here."""
     path = user_path(named)
-    return home / path, home / path.name, path
+    above = list(home.absolute().parents)[:_ABOVE]
+    return home / path, home / path.name, *(folder / path for folder in above), path

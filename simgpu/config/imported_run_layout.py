@@ -8,7 +8,8 @@ from typing import Any, Final
 from simgpu.config.imported_run_merge import Merged
 from simgpu.errors import Issue, ScenarioError
 
-_SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
+SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
+"""Kinds of data parallelism by PyTorch's FSDP."""
 _STAGE3: Final = "zero.stage3_"
 _BELOW_STAGE3: Final = ("zero.allgather_bucket_size", "zero.use_multi_rank_bucket_allreduce")
 _PLUS: Final = ("zero.zero_quantized_weights", "zero.zero_quantized_gradients", "zero.zero_hpz_partition_size")
@@ -168,49 +169,8 @@ def belongs(name: str, kind: str | None) -> bool:
     if block == "fsdp":
         if name in ("fsdp.backward_prefetch", "fsdp.limit_all_gathers"):
             return kind == "fsdp1"
-        return kind in _SHARDED and (kind == "hsdp" or name != "fsdp.shard_size")
+        return kind in SHARDED and (kind == "hsdp" or name != "fsdp.shard_size")
     return True
-
-
-def formats(merged: Merged, *, deepspeed: bool) -> None:
-    """Set storage formats where the framework's are not those that a scenario takes by itself.
-
-    Parameters
-    ----------
-    merged : Merged
-        Changed in place.
-    deepspeed : bool
-        Whether DeepSpeed runs it, with ZeRO or without.
-
-    Notes
-    -----
-    DeepSpeed without ZeRO keeps weights in 16 bits and masters in fp32, and adds bf16 gradients up in fp32
-    (deepspeedai/DeepSpeed ``runtime/engine.py``, get_data_types). Frozen weights below adapters are loaded in the
-    precision of the arithmetic.
-
-    Examples
-    --------
-    >>> merged = Merged(values={"training.precision": "bf16", "training.lora": {"rank": 8}})
-    >>> formats(merged, deepspeed=False)
-    >>> merged.values["training.param_dtype"]
-    'bf16'
-    """
-    precision = merged.get("training.precision")
-    if precision not in ("bf16", "fp16"):
-        return
-    kept: dict[str, str] = {}
-    if deepspeed and merged.get("parallel.data_parallel") in ("ddp", None):
-        kept = {
-            "param": precision,
-            "grad": "fp32" if precision == "bf16" else precision,
-            "reduce": precision,
-            "master": "fp32",
-        }
-    elif merged.get("training.lora") is not None and not deepspeed:
-        kept = {"param": precision, "master": "none"}
-    for name, dtype in kept.items():
-        if merged.get(f"training.{name}_dtype") is None:
-            merged.put(f"training.{name}_dtype", dtype, "")
 
 
 def leave_out_defaults(merged: Merged) -> None:

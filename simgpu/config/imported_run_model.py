@@ -11,6 +11,7 @@ from typing import Any
 from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.table import read_table
+from simgpu.io.foreign.dimensions import dimensions
 from simgpu.io.user_path import is_folder, is_readable, user_path
 
 
@@ -43,13 +44,21 @@ def known_model(name: str, folder: Path) -> str | None:
         return str(path / "config.json")
     if is_readable(path) and path.suffix == ".json":
         return str(path)
+    found = _listed(name)
+    return found if isinstance(found, str) else None
+
+
+def _listed(name: str) -> str | dict[str, Any] | None:
+    """Return what the table of models has under a name: a bundled name, or dimensions."""
     return next((model for pattern, model in _hub() if pattern.fullmatch(name)), None)
 
 
 @cache
-def _hub() -> tuple[tuple[re.Pattern[str], str], ...]:
-    rows = read_table("hub_models.csv")
-    return tuple((re.compile(row["pattern"], re.IGNORECASE), row["model"]) for row in rows)
+def _hub() -> tuple[tuple[re.Pattern[str], str | dict[str, Any]], ...]:
+    return tuple(
+        (re.compile(row["pattern"], re.IGNORECASE), dimensions(row["model"]) if "=" in row["model"] else row["model"])
+        for row in read_table("hub_models.csv")
+    )
 
 
 def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> tuple[Any, str | None]:
@@ -85,6 +94,9 @@ def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> t
 
     if answer is not None:
         found = known_model(answer, Path())
+        sizes = _listed(answer)
+        if found is None and isinstance(sizes, dict):
+            return dict(sizes), f"model: dimensions of {answer}"
         if found is None:
             issue = Issue(
                 field="--model", value=answer, problem="is neither bundled nor a config.json",
@@ -103,6 +115,9 @@ def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> t
         )
         raise ScenarioError([Issue(field="model", problem=problem, fix=fix)])
     found = known_model(str(named), folder)
+    sizes = _listed(str(named))
+    if found is None and isinstance(sizes, dict):
+        return dict(sizes), f"model: dimensions of {named}, which {source} names"
     if found is None:
         problem, fix = "is named, and no file gives its dimensions", "add --model PATH of its config.json"
         raise ScenarioError([Issue(field="model", value=str(named), problem=problem, fix=fix, file=source)])

@@ -141,15 +141,14 @@ class Inputs:
 
     def _read_config(self, asked: str, path: Path) -> Architecture:
         from simgpu.workload.huggingface import model_from_huggingface
+        from simgpu.workload.huggingface_notes import model_notes
 
         self.files.append(path)
         file = read_json(path)
         name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
-        if file.data.get("quantization_config") is not None:
-            self._warnings[asked] = (
-                f"{path} has a quantization_config, which is not simulated: weights and matrix products are in the "
-                "formats of the training block",
-            )
+        notes = model_notes(file.data)
+        if notes:
+            self._warnings[asked] = tuple(f"{path}: {note}" for note in notes)
         try:
             return _checked(model_from_huggingface(file.data, name=name))
         except ModelError as error:

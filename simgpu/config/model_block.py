@@ -46,8 +46,8 @@ class InlineModel(Block):
     """Inner width of the MLP; needed for swiglu and geglu unless all blocks have experts, 4 x hidden otherwise."""
     vocab: Width
     """Size of the vocabulary."""
-    positions: Annotated[Literal["rope", "learned"], ANY_CASE] = "rope"
-    """Position encoding; `learned` needs max_positions."""
+    positions: Annotated[Literal["rope", "learned", "none"], ANY_CASE] = "rope"
+    """Position encoding; `learned` needs max_positions, `none` stands for ALiBi too."""
     max_positions: Sequence | None = None
     """Rows of a learned position table."""
     norm: Annotated[Literal["rmsnorm", "layernorm"], ANY_CASE] = "rmsnorm"
@@ -110,7 +110,7 @@ class DerivedModel(Block):
     """Inner width of the MLP."""
     vocab: Width | None = None
     """Size of the vocabulary."""
-    positions: Annotated[Literal["rope", "learned"], ANY_CASE] | None = None
+    positions: Annotated[Literal["rope", "learned", "none"], ANY_CASE] | None = None
     """Position encoding."""
     max_positions: Sequence | None = None
     """Rows of a learned position table."""

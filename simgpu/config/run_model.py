@@ -56,11 +56,10 @@ def run_model(cells: Mapping[str, str], numbers: Mapping[str, int]) -> dict[str,
     if rule["name"]:
         return str(rule["name"])
     fields: dict[str, Any] = {field: numbers[column] for field, column in _DIMENSIONS.items()}
-    if "kv_heads" in numbers:
+    more = dict(pair.split("=") for pair in rule["fields"].split(", "))
+    if "kv_heads" in numbers and "base" not in more:  # latent attention has none of its own
         fields["kv_heads"] = numbers["kv_heads"]
-    for pair in rule["fields"].split(", "):
-        name, _, text = pair.partition("=")
-        fields[name] = numbers[text] if text in numbers else _value(text)
+    fields |= {name: numbers[text] if text in numbers else _value(text) for name, text in more.items()}
     if fields.get("positions") == "learned":
         fields["max_positions"] = numbers["seq"]
     return fields

@@ -28,6 +28,9 @@ _PRECISIONS: Final = (
     (r"^fp16", "fp16"), (r"^tf32", "tf32"), (r"^fp32", "fp32"),
 )  # fmt: skip
 _BLOCK_SCALED: Final = re.compile(r"^(mxfp8|fp8-mx)", re.IGNORECASE)
+_DEFAULT_SCALED: Final = re.compile(r"^fp8 \(TE\)|^fp8-ds", re.IGNORECASE)
+"""Transformer Engine's own recipe, DelayedScaling (transformer_engine/pytorch/fp8.py, get_default_fp8_recipe on Hopper;
+NVIDIA/NeMo's fp8 recipes of 2024 and early 2025)."""
 _PURE: Final = "mode pure"  # Composer's mixed_precision: PURE; its DEFAULT reduces gradients in fp32
 _DEFAULT: Final = "mode default"
 
@@ -128,11 +131,13 @@ def row_scenario(cells: Mapping[str, str], numbers: Mapping[str, int]) -> RowSce
 
 def _software(row: _Row, framework: Framework) -> dict[str, Any] | str:
     """Name the software generation; MXFP8 finds a scale for 32 elements as it casts them, without a pass before."""
-    if not _BLOCK_SCALED.search(row.text("precision")):
+    words = row.text("precision")
+    if _BLOCK_SCALED.search(words):
+        row.assumptions.append(
+            "MXFP8 is fp8 whose scales need no pass over the tensor; the scales themselves move no bytes"
+        )
+    elif not _DEFAULT_SCALED.search(words) or framework.software != "te":
         return framework.software
-    row.assumptions.append(
-        "MXFP8 is fp8 whose scales need no pass over the tensor; the scales themselves move no bytes"
-    )
     return {"preset": framework.software, "fp8_scaling": "delayed"}
 
 

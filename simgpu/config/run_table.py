@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,8 @@ COLUMNS: Final = ("id", "model", "gpu", "gpus", "precision", "framework")
 
 _STEPS: Final = ("step_s", "derived_step_s", "implied_step_s")  # measured before derived
 _UNSOUND: Final = re.compile(r"pathological|degraded|unhealthy|misconfigured", re.IGNORECASE)
-_FINE_TUNING: Final = re.compile(r"\b(LoRA|SFT)\b")
+_ADAPTERS: Final = re.compile(r"\bLoRA\b")
+_PACKED: Final = re.compile(r"\bSFT\b")
 _BUBBLE: Final = "bubble_rate_paper"
 _NO_STEP: Final = "step time is unstated, and no rate stands for one"
 PROFILED: Final = ": profiled stages"
@@ -230,13 +231,18 @@ def _row_runs(
 
 
 def _scenario(cells: Mapping[str, str]) -> tuple[dict[str, int], RowScenario]:
-    if _FINE_TUNING.search(" ".join(cells.get(name, "") for name in ("model", "notes"))):
-        raise SkippedRowError("fine-tuning: adapters and packed sequences are in no column")
+    words = " ".join(cells.get(name, "") for name in ("model", "notes"))
+    if _ADAPTERS.search(words):
+        raise SkippedRowError("fine-tuning with adapters, whose ranks and layers are in no column")
     unsound = _UNSOUND.search(cells.get("notes", ""))
     if unsound:
         raise SkippedRowError(f"its notes call it {unsound[0].lower()}")
     numbers = {name: int(cells[name]) for name in WHOLE if cells.get(name, "").isdecimal() and int(cells[name])}
-    return numbers, row_scenario(cells, numbers)
+    found = row_scenario(cells, numbers)
+    if _PACKED.search(words):
+        packed = "sequences packed for fine-tuning attend over the whole length"
+        found = replace(found, assumptions=(*found.assumptions, packed))
+    return numbers, found
 
 
 def _step_s(cells: Mapping[str, str], numbers: Mapping[str, int], batch: int) -> float | None:

@@ -85,30 +85,21 @@ def read_kineto_ops(path: Path) -> TracedOps:
     ScenarioError
         When the file is no trace.
     """
-    found = _Found()
+    found = OpCalls()
     for event in TraceStream(path):
         found.take(event)
-    times_ns, names = found.kernels()
-    weights = frozenset(_weights(found.calls))
-    ops: list[TracedOp] = []
-    left: dict[str, int] = {}
-    for number, call in enumerate(found.calls):
-        if not times_ns.get(number):
-            continue
-        try:
-            op = _READERS[call["name"]](call["name"], call["args"], weights)
-        except _UnreadError as why:
-            left[str(why)] = left.get(str(why), 0) + 1
-            continue
-        if isinstance(op, Gemm) and op.dtype == DType.FP32 and any(mark in names[number] for mark in _TF32_KERNELS):
-            op = Gemm(name=op.name, m=op.m, n=op.n, k=op.k, batch=op.batch, dtype=DType.TF32, layout=op.layout)
-        ops.append(TracedOp(op=op, time_ns=times_ns[number]))
-    return TracedOps(ops=tuple(ops), left=left)
+    return found.ops()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
-    """What one pass over a trace leaves of it."""
+class OpCalls:
+    """What one pass over a trace leaves of the calls, launches and kernels of its ops.
+
+    Examples
+    --------
+    >>> OpCalls().ops()
+    TracedOps(ops=(), left={})
+    """
 
     calls: list[Mapping[str, Any]] = field(default_factory=list)
     launches: dict[int, tuple[Any, Number]] = field(default_factory=dict)  # thread and time, by correlation
@@ -128,7 +119,26 @@ class _Found:
         elif category == "kernel":
             self.device.append(event)
 
-    def kernels(self) -> tuple[dict[int, int], dict[int, str]]:
+    def ops(self) -> TracedOps:
+        """Return the ops whose shapes and times are known, and why others are not."""
+        times_ns, names = self._kernels()
+        weights = frozenset(_weights(self.calls))
+        ops: list[TracedOp] = []
+        left: dict[str, int] = {}
+        for number, call in enumerate(self.calls):
+            if not times_ns.get(number):
+                continue
+            try:
+                op = _READERS[call["name"]](call["name"], call["args"], weights)
+            except _UnreadError as why:
+                left[str(why)] = left.get(str(why), 0) + 1
+                continue
+            if isinstance(op, Gemm) and op.dtype == DType.FP32 and any(mark in names[number] for mark in _TF32_KERNELS):
+                op = Gemm(name=op.name, m=op.m, n=op.n, k=op.k, batch=op.batch, dtype=DType.TF32, layout=op.layout)
+            ops.append(TracedOp(op=op, time_ns=times_ns[number]))
+        return TracedOps(ops=tuple(ops), left=left)
+
+    def _kernels(self) -> tuple[dict[int, int], dict[int, str]]:
         """Return the nanoseconds of every call's kernels, and the name of the first, by the call's place."""
         threads: dict[Any, list[tuple[Number, Number, int]]] = {}
         by_number: dict[int, int] = {}

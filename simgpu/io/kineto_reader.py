@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +51,7 @@ def trace_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def read_kineto(path: Path) -> RankTrace:
+def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None = None) -> RankTrace:
     """Read one file of a PyTorch profiler.
 
     Kernels, copies and memsets of the GPU, the CPU calls that launched them, and ``ProfilerStep`` annotations. Older
@@ -60,6 +61,8 @@ def read_kineto(path: Path) -> RankTrace:
     Parameters
     ----------
     path : Path
+    take : callable, optional
+        Called with every event, for what else is to be gathered in the same pass.
 
     Returns
     -------
@@ -75,6 +78,8 @@ def read_kineto(path: Path) -> RankTrace:
     launches: dict[int, int] = {}
     steps: dict[str, tuple[int, int]] = {}
     for event in stream:
+        if take is not None:
+            take(event)
         category = str(event.get("cat", "")).lower()
         if event.get("ph") != "X" or not _timed(event):
             continue
@@ -88,6 +93,7 @@ def read_kineto(path: Path) -> RankTrace:
         elif name.startswith("ProfilerStep") and category in ("user_annotation", "operator", "cpu_op", ""):
             start = _ns(event["ts"])
             steps.setdefault(name, (start, start + _ns(event["dur"])))
+    device, others = _one_gpu(device)
     info = stream.header.get("distributedInfo")
     described = info if isinstance(info, dict) else {}
     events = sorted((_gpu_event(event, launches) for event in device), key=lambda found: (found.start_ns, found.end_ns))
@@ -100,8 +106,19 @@ def read_kineto(path: Path) -> RankTrace:
         events=tuple(events),
         steps=tuple((name, begin, end) for begin, end, name in ordered),
         groups=dict(_groups(described.get("pg_config"))),
-        warnings=tuple(_warnings(stream, events, described)),
+        warnings=(*_warnings(stream, events, described), *others),
     )
+
+
+def _one_gpu(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Keep the events of the GPU that has most: a process may drive several, whose streams have the same numbers."""
+    counts = Counter(_integer(_arguments(event).get("device")) for event in events)
+    if len(counts) < 2 or None in counts:
+        return events, ()
+    kept, _ = counts.most_common(1)[0]
+    left = ", ".join(str(gpu) for gpu in sorted(gpu for gpu in counts if gpu is not None and gpu != kept))
+    mine = [event for event in events if _arguments(event).get("device") == kept]
+    return mine, (f"it holds the kernels of several GPUs; those of GPU {left} are left out: a file is one rank's",)
 
 
 def _gpu_event(event: Mapping[str, Any], launches: Mapping[int, int]) -> GpuEvent:

@@ -13,12 +13,21 @@ from simgpu.errors import Issue, ScenarioError
 from simgpu.io.log_lines import log_lines
 
 _NUMBER: Final = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_SHORT: Final = rf"{_NUMBER[:-1]}[KMB]?)"  # with a suffix, as nanotron and picotron print it
+_SUFFIXES: Final = {"K": 1e3, "M": 1e6, "B": 1e9}
 _FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is multiplied by, and what it then is
     "Megatron's elapsed time per iteration": (rf"elapsed time per iteration \(ms\):\s*{_NUMBER}", 1e-3, "step_s"),
     "DeepSpeed's iter time": (rf"\biter time \(s\):\s*{_NUMBER}", 1.0, "step_s"),
+    "NeMo's train_step_timing": (rf"\btrain_step_timing in s\W{{1,2}}{_NUMBER}", 1.0, "step_s"),
+    "nanotron's elapsed time per iteration": (rf"\belapsed_time_per_iteration_ms:\s*{_SHORT}", 1e-3, "step_s"),
     "a step time": (rf"\bstep[ _]time\b[^0-9\n]{{0,12}}{_NUMBER}\s*s(?:ec|econds)?\b", 1.0, "step_s"),
-    "a step time in ms": (rf"\b(?:step[ _])?time\b[^0-9\n]{{0,12}}{_NUMBER}\s*ms\b", 1e-3, "step_s"),
+    "a step time in ms": (rf"(?<!iter )\b(?:step[ _])?time\b[^0-9\n]{{0,12}}{_NUMBER}\s*ms\b", 1e-3, "step_s"),
     "torchtitan's tps": (rf"\btps:\s*{_NUMBER}", 1.0, "tokens_per_s_per_gpu"),
+    "tokens per second of a GPU": (
+        rf"\b(?:tokens/s/GPU|tokens_per_sec(?:ond)?_per_gpu|throughput/device/tokens_per_sec):\s*{_SHORT}",
+        1.0,
+        "tokens_per_s_per_gpu",
+    ),
     "samples per second": (
         rf"(?:(?<!RunningAvg)SamplesPerSec|samples[_/ ]per[_ ]second)\W{{1,4}}{_NUMBER}",
         1.0,
@@ -71,7 +80,9 @@ def read_training_log(path: Path) -> StepLog:
     r"""Read how long steps took, in the first of the known forms that a log has.
 
     Megatron's ``elapsed time per iteration (ms)``, DeepSpeed's ``iter time`` and ``SamplesPerSec``, torchtitan's
-    ``tps``, Hugging Face's ``train_samples_per_second``, a ``step time`` with its unit, and tqdm's ``s/it``.
+    ``tps``, NeMo's ``train_step_timing``, the tokens per second of a GPU of nanotron, picotron, torchtune and Composer,
+    Hugging Face's ``train_samples_per_second``, a ``step time`` with its unit, and tqdm's ``s/it``. LitGPT's
+    ``iter time`` is none of them: it is that of a micro-batch.
 
     Parameters
     ----------
@@ -101,7 +112,9 @@ def read_training_log(path: Path) -> StepLog:
     for line in log_lines(path):
         for form, pattern in patterns.items():
             for text in pattern.findall(line):
-                value = float(text.replace(",", ""))
+                digits = text.replace(",", "")
+                scale = _SUFFIXES.get(digits[-1].upper())
+                value = float(digits[:-1]) * scale if scale else float(digits)
                 if value > 0:
                     found.setdefault(form, []).append(value)
     for form, (_, factor, quantity) in _FORMS.items():

@@ -26,6 +26,9 @@ def attention_core(shard: Shard) -> Attention:
     >>> core.batch, core.heads, core.kv_heads
     (2, 8, 2)
     """
+    window = shard.model.sliding_window if shard.model.window_layers else None
+    if window is not None and window >= shard.training.sequence_length:
+        window = None
     return Attention(
         name="attention.core",
         batch=shard.training.micro_batch_size,
@@ -36,6 +39,7 @@ def attention_core(shard: Shard) -> Attention:
         causal=shard.model.causal,
         dtype=shard.training.precision,
         value_dim=None if shard.model.latent is None else shard.model.latent.value_dim,
+        window=window,
     )
 
 
@@ -69,6 +73,8 @@ def attention_piece(shard: Shard, *, exchange: bool = True) -> Piece:
         pieces.append(_rotary(shard))
     core = core_piece(shard, attention_core(shard))
     pieces.append(replace(core, saved_bytes=core.saved_bytes + shard.element * shard.tokens * shard.qkv))
+    if model.output_gate:
+        pieces.append(_gate(shard))
     pieces.append(
         row_parallel(
             shard,
@@ -80,6 +86,16 @@ def attention_piece(shard: Shard, *, exchange: bool = True) -> Piece:
         )
     )
     return Piece.chain(pieces)
+
+
+def _gate(shard: Shard) -> Piece:
+    """Return the output's product with the gate's sigmoid, which keeps its result; the gate is kept with q, k and v."""
+    output = output_bytes(shard)
+    return Piece(
+        forward=(MemoryBound(name="attention.gate", bytes=3 * output),),
+        backward=(MemoryBound(name="attention.gate.backward", bytes=5 * output),),
+        saved_bytes=output,
+    )
 
 
 def _rotary(shard: Shard) -> Piece:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from simgpu.workload.attention_block import attention_core, attention_piece, output_bytes
 from simgpu.workload.attention_core import MASK, core_piece, working_bytes
+from simgpu.workload.delta_block import delta_piece
 from simgpu.workload.latent_block import latent_attention_piece
 from simgpu.workload.linear import gather_gradient, sum_outputs
 from simgpu.workload.mlp_block import mlp_piece
@@ -35,11 +36,11 @@ def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None
     Notes
     -----
     ``selective`` repeats the attention core: it frees what the core keeps, the scores without flash attention and only
-    the softmax statistics with it; the output is the next GEMM's input and stays. ``full`` keeps the block's input and
-    repeats its whole forward, exchanges included. A re-entrant checkpoint runs backward inside its own backward, which
-    holds input, output and the output's gradient to the end (pytorch/pytorch torch/utils/checkpoint.py,
-    CheckpointFunction; NVIDIA/Megatron-LM core/tensor_parallel/random.py). With dropout and unfused attention a block
-    keeps s b h (34 + 5 a s / h) bytes (arXiv 2205.05198, equation 1).
+    the softmax statistics with it; the output is the next GEMM's input and stays. Linear attention has no core.
+    ``full`` keeps the block's input and repeats its whole forward, exchanges included. A re-entrant checkpoint runs
+    backward inside its own backward, which holds input, output and the output's gradient to the end (pytorch/pytorch
+    torch/utils/checkpoint.py, CheckpointFunction; NVIDIA/Megatron-LM core/tensor_parallel/random.py). With dropout and
+    unfused attention a block keeps s b h (34 + 5 a s / h) bytes (arXiv 2205.05198, equation 1).
 
     Examples
     --------
@@ -62,7 +63,7 @@ def block_unit(shard: Shard, *, scores: Piece | None = None, cross: Piece | None
         if shard.software.reentrant_checkpoint:
             recomputed += shard.stream_bytes  # the output
             late *= 4
-    elif shard.training.recompute == "selective":
+    elif shard.training.recompute == "selective" and shard.model.delta is None:
         core = core_piece(shard, attention_core(shard))
         saved -= core.saved_bytes
         recomputed = core.saved_bytes + (0 if shard.training.fp8 else output_bytes(shard))  # in fp8 the core keeps it
@@ -97,10 +98,13 @@ def _working_bytes(shard: Shard) -> int:
         widths = 2 if shard.model.gated else 1
         streams = (2 if shard.software.dummy_gradients else 1) * shard.whole_stream_bytes if shard.scattered else 0
         wide = max(widths * inner, shard.whole_stream_bytes + inner if shard.scattered else 0, streams - inner)
-    return max(wide, working_bytes(shard, attention_core(shard))) + 2 * shard.stream_bytes
+    scores = working_bytes(shard, attention_core(shard)) if shard.model.delta is None else 0
+    return max(wide, scores) + 2 * shard.stream_bytes
 
 
 def _attention(shard: Shard) -> Piece:
+    if shard.model.delta is not None:
+        return delta_piece(shard)
     return attention_piece(shard) if shard.model.latent is None else latent_attention_piece(shard)
 
 
@@ -134,8 +138,12 @@ def _branch_sum(shard: Shard, name: str) -> MemoryBound:
 
 
 def _half(shard: Shard, first: Piece, branch: Piece, name: str, *, bias: bool) -> Piece:
-    """Norm, branch, residual; the branch's gradient joins the stream's after the norm's backward."""
-    chain = Piece.chain((first, branch, _residual(shard, name, bias=bias)))
+    """Norm, branch, residual; the branch's gradient joins the stream's after the norm's backward.
+
+    With ``branch_norms`` a norm stands behind the branch too.
+    """
+    behind = (norm(shard, f"{name}_norm"),) if shard.model.branch_norms else ()
+    chain = Piece.chain((first, branch, *behind, _residual(shard, name, bias=bias)))
     return replace(chain, backward=(*chain.backward, _branch_sum(shard, name)))
 
 
@@ -167,24 +175,32 @@ def _parallel(shard: Shard) -> Piece:
 
     That is how EleutherAI/gpt-neox megatron/model/transformer.py saves an all-reduce forward; backward each of the
     two column-parallel layers still reduces its own input gradient. norm2 reads the same x as norm1, so it is kept
-    once; the stream's gradient is summed from three branches in two kernels.
+    once; the stream's gradient is summed from three branches in two kernels. Behind one norm (GPT-J) the gradients of
+    both branches are summed before its backward, and its output is kept once.
     """
-    attention = Piece.chain((norm(shard, "norm1"), attention_piece(shard, exchange=False)))
-    mlp = Piece.chain((norm(shard, "norm2"), mlp_piece(shard, exchange=False)))
+    first = norm(shard, "norm1")
+    attention, mlp = attention_piece(shard, exchange=False), mlp_piece(shard, exchange=False)
+    if shard.model.shared_norm:
+        common, shared = first, shard.training.matmul_dtype.bytes * shard.own_tokens * shard.model.hidden
+    else:
+        attention, mlp = Piece.chain((first, attention)), Piece.chain((norm(shard, "norm2"), mlp))
+        common = Piece()
+        shared = shard.stream_bytes if shard.model.norm == "layernorm" or shard.software.fused_norm else 0
     partial_sum = MemoryBound(name="branches.sum", bytes=3 * shard.whole_stream_bytes)
     residual = _residual(shard, "branches", bias=shard.model.output_bias or shard.model.mlp_bias)
     add = MemoryBound(name="branches.gradient_sum", bytes=3 * shard.stream_bytes)
-    shared = shard.stream_bytes if shard.model.norm == "layernorm" or shard.software.fused_norm else 0
+    forward = (*common.forward, *attention.forward, *mlp.forward, partial_sum)
     return Piece(
-        parameters=attention.parameters + mlp.parameters,
-        forward=(*attention.forward, *mlp.forward, partial_sum, *sum_outputs(shard, "branches"), *residual.forward),
+        parameters=common.parameters + attention.parameters + mlp.parameters,
+        forward=(*forward, *sum_outputs(shard, "branches"), *residual.forward),
         backward=(
             *residual.backward,
             *gather_gradient(shard, "branches"),
             *mlp.backward,
             *attention.backward,
             add,
+            *common.backward,
             _branch_sum(shard, "branches"),
         ),
-        saved_bytes=attention.saved_bytes + mlp.saved_bytes + residual.saved_bytes - shared,
+        saved_bytes=common.saved_bytes + attention.saved_bytes + mlp.saved_bytes + residual.saved_bytes - shared,
     )

@@ -23,6 +23,7 @@ from simgpu.workload.layer import Layer, ModelUnits
 from simgpu.workload.model import Model
 from simgpu.workload.shard import Shard
 from simgpu.workload.training import Training
+from simgpu.workload.unit import Unit
 
 ShardOf = Callable[[Model, Training], Shard]
 """Gives one tensor-parallel rank's part of some blocks, under the run's layout and software."""
@@ -64,10 +65,24 @@ def block_layers(shard: Shard) -> tuple[Layer, ...]:
     (61, 2)
     """
     model = shard.model
-    if model.experts is None:
-        return tuple(
-            Layer(name=f"block {i}", units=(unit,)) for unit in (block_unit(shard),) for i in range(model.layers)
-        )
-    sparse, dense = block_unit(shard), frozenset(model.dense_layers)
-    plain = block_unit(replace(shard, model=replace(model, experts=None, dense_layers=()))) if dense else sparse
-    return tuple(Layer(name=f"block {i}", units=(plain if i in dense else sparse,)) for i in range(model.layers))
+    dense, windowed = frozenset(model.dense_layers), frozenset(model.window_layers or ())
+    linear = frozenset(model.delta_layers)
+    kinds: dict[tuple[bool, bool, bool], Unit] = {}
+    layers = []
+    for i in range(model.layers):
+        kind = (model.experts is not None and i in dense, i in windowed, i in linear)
+        if kind not in kinds:
+            plain, window, delta = kind
+            one = _one_block(model, plain=plain, windowed=window, linear=delta)
+            kinds[kind] = block_unit(replace(shard, model=one))
+        layers.append(Layer(name=f"block {i}", units=(kinds[kind],)))
+    return tuple(layers)
+
+
+def _one_block(model: Model, *, plain: bool, windowed: bool, linear: bool) -> Model:
+    """Return a model whose blocks all are of one kind."""
+    if not linear and model.delta is not None:
+        model = replace(model, delta=None, delta_layers=())
+    if plain:
+        model = replace(model, experts=None, dense_layers=())
+    return model if windowed or model.window_layers is None else replace(model, sliding_window=None, window_layers=None)

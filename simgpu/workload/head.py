@@ -36,6 +36,9 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
     fp32 numbers; a second overwrites them with their gradient (2E), or puts it beside them. Only the logits are kept
     (NVIDIA/TransformerEngine common/triton/cross_entropy.py).
 
+    A metric of the logits casts them to fp32 (E + 4) and takes their log-softmax (8): time, after backward in truth,
+    when the activations are gone, so that no memory is counted for it.
+
     Examples
     --------
     >>> from simgpu.workload.bundled import bundled_model
@@ -61,7 +64,7 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
     fused = shard.software.fused_cross_entropy
     softmax = 0 if fused else _loss_bytes(shard)  # kept, and again as gradient
     gradient = shard.element if fused and not shard.software.loss_in_place else softmax
-    piece = Piece.chain((before or norm(shard, "final_norm"), logits, _cross_entropy(shard)))
+    piece = Piece.chain((before or norm(shard, "final_norm"), logits, _cross_entropy(shard), _metrics(shard)))
     return Unit(
         kind="head",
         parameters=piece.parameters,
@@ -105,6 +108,16 @@ def _cross_entropy(shard: Shard) -> Piece:
         *op("divide", 2 * kept),
     )
     return Piece(forward=forward, backward=(*op("multiply", 2 * kept), *op("gradient_cast", cast)))
+
+
+def _metrics(shard: Shard) -> Piece:
+    """Return the cross-entropies that are computed besides the loss."""
+    count, cast = shard.tokens * shard.vocab, shard.element + FP32 if shard.element != FP32 else 0
+    ops = (
+        *((MemoryBound(name="metric.cast", bytes=cast * count),) if cast else ()),
+        MemoryBound(name="metric.log_softmax", bytes=2 * FP32 * count, pattern="softmax"),
+    )
+    return Piece(forward=ops * shard.software.training_metrics, backward=())
 
 
 def _loss_bytes(shard: Shard) -> int:

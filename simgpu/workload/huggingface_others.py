@@ -21,12 +21,13 @@ from simgpu.workload.vision import VisionTransformer
 
 _GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "quick_gelu")
 _GELU = dict.fromkeys(_GELUS, "gelu") | {"relu": "relu"}
-_BERT_HEADS = {
-    "BertForPreTraining": "pretraining",
-    "BertForMaskedLM": "mlm",
-    "BertLMHeadModel": "mlm",
-    "BertForSequenceClassification": "classifier",
+_BERT_KIN = ("Bert", "Roberta", "XLMRoberta", "Camembert")
+_BERT_HEADS = {"BertForPreTraining": "pretraining", "BertLMHeadModel": "mlm"} | {
+    f"{kin}{trained}": head
+    for kin in _BERT_KIN
+    for trained, head in (("ForMaskedLM", "mlm"), ("ForSequenceClassification", "classifier"), ("Model", "mlm"))
 }
+_T5_CLASSES = (*(f"{kin}ForConditionalGeneration" for kin in ("T5", "MT5", "UMT5")), "T5WithLMHeadModel")
 _T5_MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
 _CLIP: dict[str, dict[str, Any]] = {
     "vision_config": {
@@ -94,6 +95,8 @@ def _stack(reading: Reading, family: str, **changes: Any) -> dict[str, Any]:
 
 def _bert(reading: Reading, family: str) -> Encoder:
     head = _BERT_HEADS[_architecture(reading, tuple(_BERT_HEADS))]
+    if family != "bert" and "architectures" not in reading.fields:
+        head = "mlm"  # only BERT itself has the next sentence to predict
     if reading.flag("is_decoder", default=False):
         reading.problem("is_decoder = True: a causal BERT is not modelled")
     reading.choice("position_embedding_type", allowed={"absolute": "absolute"}, default="absolute")
@@ -116,7 +119,7 @@ def _bert(reading: Reading, family: str) -> Encoder:
 
 
 def _t5(reading: Reading, family: str) -> EncoderDecoder:
-    _architecture(reading, ("T5ForConditionalGeneration", "T5WithLMHeadModel"))
+    _architecture(reading, _T5_CLASSES)
     encoder_layers = reading.integer("num_layers")
     heads = reading.integer("num_heads")
     fields: dict[str, Any] = {
@@ -225,8 +228,8 @@ def _resnet(reading: Reading, family: str) -> ResNet:
 
 
 OTHERS: dict[str, Callable[[Reading, str], Architecture]] = {
-    "bert": _bert,
-    "t5": _t5,
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert"), _bert),
+    **dict.fromkeys(("t5", "mt5", "umt5"), _t5),
     "vit": _vit,
     "resnet": _resnet,
     "clip": _clip,

@@ -15,7 +15,8 @@ from simgpu.workload.reading import Reading
 INTEGERS = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_positions", "sliding_window")
 EXPERTS = ("experts", "experts_per_token", "expert_ffn", "shared_ffn", "dense_layers")
 LATENT = ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-FLAGS = tuple(f.name for f in dataclass_fields(Model) if f.type == "bool" and f.name not in ("causal", "post_norm"))
+_OF_FAMILIES = ("causal", "post_norm", "joint_qk_norm", "shared_norm", "branch_norms", "output_gate")
+FLAGS = tuple(f.name for f in dataclass_fields(Model) if f.type == "bool" and f.name not in _OF_FAMILIES)
 
 
 def model_from_fields(fields: Mapping[str, Any], name: str) -> Model:

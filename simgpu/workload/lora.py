@@ -149,11 +149,15 @@ def _outputs(target: str, width: int, product: str, model: Model) -> int:
     if product != "attention.qkv":
         return width
     # tp divides queries evenly; few key/value heads are repeated on every rank
-    queries = model.heads * model.head_dim
+    queries = _query_heads(model) * model.head_dim
     ways = next(t for t in range(1, model.heads + 1) if _width(model, t) == width)
     key = max(model.kv_heads // ways, 1) * model.head_dim
     return queries // ways if target == "q_proj" else key
 
 
 def _width(model: Model, tp: int) -> int:
-    return (model.heads // tp + 2 * max(model.kv_heads // tp, 1)) * model.head_dim
+    return (_query_heads(model) // tp + 2 * max(model.kv_heads // tp, 1)) * model.head_dim
+
+
+def _query_heads(model: Model) -> int:
+    return model.heads * (2 if model.output_gate else 1)  # the query projection makes the gate too

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simgpu.workload.model import Model
+    from simgpu.workload.model_sizes import ModelSizes
 
 CHOICES = {
-    "positions": ("rope", "learned", "relative"),
+    "positions": ("rope", "learned", "none", "relative"),
     "norm": ("rmsnorm", "layernorm"),
     "mlp": ("swiglu", "geglu", "gelu", "relu"),
 }
@@ -19,7 +19,7 @@ GATED = ("swiglu", "geglu")
 """MLPs with a gate beside their up projection."""
 
 
-def model_problems(model: Model) -> Iterator[str]:
+def model_problems(model: ModelSizes) -> Iterator[str]:
     """Name everything that is wrong with a description, one sentence each.
 
     Examples
@@ -53,6 +53,6 @@ def model_problems(model: Model) -> Iterator[str]:
         yield f"head_dim = {model.head_dim!r} is not the {model.latent.head_dim} of the latent attention"
 
 
-def _positive(model: Model, field: str) -> bool:
+def _positive(model: ModelSizes, field: str) -> bool:
     value = getattr(model, field)
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -51,7 +51,7 @@ def norm(shard: Shard, name: str) -> Piece:
 
 
 def query_key_norm(shard: Shard, name: str) -> Piece:
-    """Return Qwen3's RMSNorm of every query and key head.
+    """Return Qwen3's RMSNorm of every query and key head, or OLMo 2's over all heads of a token together.
 
     Examples
     --------
@@ -65,15 +65,25 @@ def query_key_norm(shard: Shard, name: str) -> Piece:
     >>> [p.name for p in query_key_norm(shard, "attention").parameters]
     ['attention.query_norm.weight', 'attention.key_norm.weight']
     """
-    width, fused = shard.model.head_dim, shard.software.fused_norm
-    parameters = tuple(
-        Parameter(name=f"{name}.{which}_norm.weight", elements=width, total=width, replicated=True, vector=True)
-        for which in ("query", "key")
-    )
-    query = _normalise(shard, f"{name}.query_norm", shard.tokens * shard.heads, width, fused=fused)
-    key = _normalise(shard, f"{name}.key_norm", shard.tokens * shard.kv_heads, width, fused=fused)
+    model, fused = shard.model, shard.software.fused_norm
+    pieces, parameters = [], []
+    for which, heads, every in (("query", shard.heads, model.heads), ("key", shard.kv_heads, model.kv_heads)):
+        joint = heads if model.joint_qk_norm else 1  # heads in one norm
+        width = joint * model.head_dim
+        parameters.append(
+            Parameter(
+                name=f"{name}.{which}_norm.weight",
+                elements=width,
+                total=every * model.head_dim if model.joint_qk_norm else width,
+                replicated=not model.joint_qk_norm,
+                vector=True,
+            )
+        )
+        rows = shard.tokens * heads // joint
+        pieces.append(_normalise(shard, f"{name}.{which}_norm", rows, width, fused=fused))
+    query, key = pieces
     return Piece(
-        parameters=parameters,
+        parameters=tuple(parameters),
         forward=query.forward + key.forward,
         backward=(*key.backward, *query.backward, ready(*parameters)),
         saved_bytes=query.saved_bytes + key.saved_bytes,

@@ -116,7 +116,7 @@ class Shard:
     @property
     def qkv(self) -> int:
         """Outputs of this rank's query/key/value projection."""
-        return (self.heads + 2 * self.kv_heads) * self.model.head_dim
+        return (self.heads * (2 if self.model.output_gate else 1) + 2 * self.kv_heads) * self.model.head_dim
 
     @property
     def attended(self) -> int:
@@ -173,13 +173,26 @@ def _issues(shard: Shard) -> list[Issue]:
         problem = f"neither divides the {model.kv_heads} key/value heads of {model.name} nor is a multiple of them"
         issues.append(Issue(field="parallel.tp", value=str(tp), problem=problem))
     indivisible(model.ffn, "MLP columns")
+    if model.delta is not None:
+        indivisible(model.delta.key_heads, "key heads of linear attention")
+        if shard.splits.cp > 1:
+            problem = f"is not modelled for the linear attention of {model.name}"
+            issues.append(Issue(field="parallel.cp", value=str(shard.splits.cp), problem=problem, allowed="1"))
+        if training.lora is not None:
+            problem = f"is not modelled for {model.name}, whose layers are not all of attention"
+            issues.append(Issue(field="training.lora", problem=problem, fix="leave it out"))
     if model.experts is not None and shard.splits.expert_tp != 1:
         indivisible(model.experts.ffn, "columns of an expert")
     length = training.sequence_length
     if shard.scattered and shard.tokens % tp:
         problem = f"the {shard.tokens} tokens of a micro-batch cannot be split over tp = {tp}"
         issues.append(Issue(field="parallel.sequence_parallel", value="true", problem=problem))
-    limits = [(model.sliding_window, "is longer than the sliding attention window, which is not modelled")]
+    limits: list[tuple[int | None, str]] = []
+    if model.window_layers is None:
+        limits.append((model.sliding_window, "is longer than the sliding attention window, which is not modelled"))
+    elif shard.splits.cp > 1:
+        problem = "is longer than the sliding attention window, which is not modelled with context parallelism"
+        limits.append((model.sliding_window, problem))
     if model.positions == "learned":
         limits.append((model.max_positions, f"is longer than the position table of {model.name}"))
     issues += [

@@ -111,6 +111,34 @@ FILES: Final = {
         "optimizer": {"name": "decoupled_adamw"},
         "fsdp_config": {"sharding_strategy": "FULL_SHARD", "mixed_precision": "PURE", "activation_checkpointing": True},
     })),
+    "litgpt": ("litgpt.yaml", json.dumps({
+        "checkpoint_dir": "c/meta-llama/Llama-2-7b-hf", "out_dir": "o", "precision": "bf16-true", "devices": 2,
+        "lora_r": 8, "lora_query": True, "lora_mlp": False, "quantize": "", "num_nodes": 1,
+        "train": {"micro_batch_size": 2, "global_batch_size": 8, "max_seq_length": 512, "tie_embeddings": None},
+    })),
+    "litgpt-model": ("model_config.yaml", json.dumps({
+        "name": "m", "n_layer": 2, "n_head": 4, "n_embd": 256, "n_query_groups": 2, "padded_vocab_size": 1024,
+        "mlp_class_name": "LLaMAMLP", "intermediate_size": 512, "norm_class_name": "RMSNorm", "bias": False,
+        "parallel_residual": False, "norm_qk": False, "head_size": 64, "n_expert": 0, "shared_attention_norm": False,
+    })),
+    "hf-config of Qwen3-Next": ("config.json", json.dumps({
+        "model_type": "qwen3_next", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+        "vocab_size": 999, "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 8,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32, "full_attention_interval": 4,
+        "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "head_dim": 64, "decoder_sparse_step": 1,
+    })),
+    "hf-config of Gemma 3": ("config.json", json.dumps({
+        "model_type": "gemma3", "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+            "vocab_size": 999, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+            "sliding_window": 512, "sliding_window_pattern": 2},
+        "vision_config": {"hidden_size": 32}, "tie_word_embeddings": True,
+    })),
+    "hf-config of Falcon": ("config.json", json.dumps({
+        "model_type": "falcon", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 999,
+        "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False, "alibi": False,
+    })),
     "hf-config": ("config.json", json.dumps({
         "model_type": "mixtral", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4, "vocab_size": 32000,
         "num_attention_heads": 8, "num_key_value_heads": 4, "num_local_experts": 8, "num_experts_per_tok": 2,
@@ -182,9 +210,15 @@ def documents() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_kind_is_tried() -> None:
-    """The launch line, its Megatron arguments and the table of runs have no values to replace, and tests of their own."""
+    """Launch lines, Megatron's arguments, and tables and lists of runs and models have tests of their own."""
     tried_here = {read_kind(name, text) for _, name, text in documents()}
-    assert {kind.name for kind in KINDS} == {*tried_here, "launch-line", "megatron-args", "megatron-runs"}
+    assert {kind.name for kind in KINDS} == {
+        *tried_here,
+        "launch-line",
+        "litgpt-models",
+        "megatron-args",
+        "megatron-runs",
+    }
 
 
 def read_kind(name: str, text: str) -> str:
@@ -197,7 +231,9 @@ def test_documents(kind: str, name: str, text: str, tmp_path: Path) -> None:
     data = tomllib.loads(text) if name.endswith(".toml") else parse_document(text, name).data
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    answers = OWN_MODEL if kind.startswith(("hf", "megatron", "nemo", "neox", "nanotron", "llm")) else ANSWERS
+    answers = (
+        OWN_MODEL if kind.startswith(("hf", "megatron", "nemo", "neox", "nanotron", "llm", "litgpt-")) else ANSWERS
+    )
     answers = replace(answers, gpus=GPUS.get(kind))
     assert tried(path, answers, whole=True), "the fixture itself is a scenario"
     played = 0

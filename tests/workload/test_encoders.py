@@ -65,7 +65,7 @@ def test_masked_language_model_head():
 
 def test_bert_refusals():
     for changes, words in (
-        ({"architectures": ["BertModel"]}, "architectures = 'BertModel'"),
+        ({"architectures": ["BertForMultipleChoice"]}, "architectures = 'BertForMultipleChoice'"),
         ({"is_decoder": True}, "is_decoder"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings"),

@@ -19,7 +19,7 @@ KIND: Final = "accelerate"
 _PRECISIONS: Final = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 ROTATE_METHODS: Final = {"allgather": "all_gather", "alltoall": "p2p"}
 """How keys and values get around in PyTorch's context parallelism (set_rotate_method): the latter is a ring."""
-_CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm")
+_CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm", "tp")
 _IDLE: Final = (
     "compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_process_ip",
     "main_process_port", "main_training_function", "rdzv_backend", "same_network", "tpu_*", "gpu_ids", "use_cpu",
@@ -30,7 +30,7 @@ _IDLE: Final = (
     "deepspeed_config", "fsdp_config", "megatron_lm_config", "megatron_lm_config.megatron_lm_gradient_clipping",
     "megatron_lm_config.megatron_lm_learning_rate_decay_iters", "dynamo_config", "fp8_config.*",
     "mixed_precision_config", "use_mps_device", "main_process_*", "log_dir", "tee", "role", "max_restarts",
-    "rdzv_conf", "num_cpu_threads_per_process",
+    "rdzv_conf", "num_cpu_threads_per_process", "kt_config.*", "enable_cpu_affinity", "fp8_config",
 )  # fmt: skip
 
 
@@ -74,6 +74,8 @@ def read_accelerate(path: Path) -> Reading:
     (2, {'training.precision': 'bf16', 'parallel.data_parallel': 'ddp'})
     """
     ledger = Ledger(read_document(path))
+    if "sagemaker" in (ledger.text("compute_environment") or "").lower():
+        ledger.refuse("compute_environment", "starts a job on machines that the file does not describe")
     kind = (ledger.text("distributed_type") or "no").lower()
     if kind not in _CUDA:
         ledger.refuse("distributed_type", "does not run on NVIDIA GPUs", allowed=", ".join(_CUDA).upper())
@@ -87,16 +89,22 @@ def read_accelerate(path: Path) -> Reading:
         open_fields.append("training.precision")
     gpus = ledger.integer("num_processes", least=1)
     if kind in ("no", "false"):
-        gpus = gpus or 1
+        if gpus is not None and gpus > 1:
+            ledger.note(f"num_processes: {gpus} has no effect with distributed_type: NO, which starts one process")
+        gpus = 1
     elif kind == "multi_gpu":
         settings["parallel.data_parallel"] = "ddp"
+    elif kind == "tp":  # of Accelerate 1.3 to 1.9
+        settings["parallel.tp"] = ledger.integer("tp_config.tp_size", least=1)
     elif kind == "fsdp":
         settings |= read_fsdp(ledger, "fsdp_config")
     elif kind == "deepspeed":
         settings |= _deepspeed(ledger)
     else:
-        settings |= _megatron(ledger, precision)
-    settings |= _axes(ledger, kind)
+        settings |= megatron_plugin(ledger, "megatron_lm_config", precision)
+    if ledger.flag("kt_config.enabled"):
+        ledger.refuse("kt_config.enabled", "runs experts on the CPU, which is not simulated", allowed="false")
+    settings |= parallel_axes(ledger, "parallelism_config", kind)
     settings |= _software(ledger, precision)
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields)
@@ -122,9 +130,29 @@ def _deepspeed(ledger: Ledger) -> dict[str, Any]:
     return settings
 
 
-def _megatron(ledger: Ledger, precision: str | None) -> dict[str, Any]:
-    """Read the Megatron-LM plugin; formats are Megatron's at every degree."""
-    block = "megatron_lm_config.megatron_lm"
+def megatron_plugin(ledger: Ledger, above: str, precision: str | None) -> dict[str, Any]:
+    """Read the Megatron-LM plugin; formats are Megatron's at every degree.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    above : str
+        Where its options stand: a block of the configuration, or the launcher's options.
+    precision : str or None
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> data = {"launcher": {"megatron_lm_tp_degree": "2", "megatron_lm_use_distributed_optimizer": "true"}}
+    >>> fields = megatron_plugin(Ledger(Document(source="run.sh", data=data)), "launcher", "bf16")
+    >>> fields["parallel.tp"], fields["parallel.data_parallel"]
+    (2, 'distributed_optimizer')
+    """
+    block = f"{above}.megatron_lm"
     recompute = ledger.flag(f"{block}_recompute_activations")
     granularity = ledger.choice(f"{block}_recompute_granularity", {"full": "full", "selective": "selective"})
     settings: dict[str, Any] = {
@@ -145,9 +173,29 @@ def _megatron(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     return settings
 
 
-def _axes(ledger: Ledger, kind: str) -> dict[str, Any]:
-    """Read ``parallelism_config``; sizes of 1 or less are what is left out."""
-    block = "parallelism_config.parallelism_config"
+def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
+    """Read ``parallelism_config``; sizes of 1 or less are what is left out.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    above : str
+        Where its options stand: a block of the configuration, or the launcher's options.
+    kind : str
+        The distributed type.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> data = {"launcher": {"parallelism_config_tp_size": "2", "parallelism_config_dp_shard_size": "4"}}
+    >>> parallel_axes(Ledger(Document(source="run.sh", data=data)), "launcher", "fsdp")
+    {'parallel.tp': 2}
+    """
+    block = f"{above}.parallelism_config"
     sizes = {
         axis: ledger.integer(f"{block}_{axis}_size", least=-1) or 1
         for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp")

@@ -16,16 +16,33 @@ from simgpu.io.foreign.trainer import trainer_settings
 KIND: Final = "axolotl"
 _AXES: Final = ("dp_shard_size", "dp_replicate_size", "tensor_parallel_size", "context_parallel_size")
 _ATTENTION: Final = ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "s2_attention")
+_PRICED: Final = {
+    "activation_offloading": "is not simulated: activations stay on the GPU",
+    "ple_cpu_offload": "is not simulated: all weights stay on the GPU",
+    "quantize_moe_experts": "is not simulated: experts are in 16 bits",
+    "qat": "is not simulated: weights and activations are not rounded",
+    "diffusion": "is not simulated: attention is causal, and one pass is made",
+    "reward_model": "trains a head with one output, which is simulated with the vocabulary's",
+    "use_sonicmoe": "and other kernels for experts are simulated as one grouped product",
+}
+"""Switches that are not simulated, and what is instead."""
 _IDLE: Final = (
-    "adapter", "lora_model_dir", "lora_fan_in_fan_out", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel",
-    "peft*", "tf32", "special_tokens*", "tokens", "pretraining_dataset", "test_datasets", "mlflow_*", "comet_*",
+    "adapter", "lora_model_dir", "lora_fan_in_fan_out", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "peft*",
+    "tf32", "special_tokens*", "tokens", "pretraining_dataset", "test_datasets", "mlflow_*", "comet_*",
     "early_stopping_patience", "resize_token_embeddings*", "hf_use_auth_token", "pad_to_sequence_len", "strict",
     "logging_steps", "saves_per_epoch", "shuffle_merged_datasets", "plugins", "is_*", "gptq*", "debug",
     "save_first_step", "loss_watchdog_*", "local_rank", "flash_attn_*", "cut_cross_entropy", "liger_*",
     "auto_resume_from_checkpoints", "sample_packing*", "eval_sample_packing", "eval_table*", "group_by_length",
     "base_model_config", "remove_*", "xformers_attention", "type_of_model", "tokenizer*", "default_system_message",
     "chat_template*", "noisy_embedding_alpha", "bnb_config_kwargs", "gradient_checkpointing_kwargs", "ddp_*",
-    "dataset*", "val_set_size", "rl_beta", "weight_decay", "load_in_8bit", "load_in_4bit", "device_map", "seed",
+    "dataset*", "val_set_size", "rl_beta", "processor_type", "skip_prepare_dataset", "eot_tokens", "revision_of_model",
+    "experts_implementation", "model_config*", "reinit_weights", "num_labels", "use_tensorboard", "use_kernels",
+    "use_scattermoe", "use_sonicmoe", "streaming*", "pretrain_multipack_attn", "gemma4_hybrid_attn_impl", "flex_attn_*",
+    "freeze_mm_modules", "lora_modules_to_save", "lora_target_parameters", "nvfp4_merge_aware", "cls_model_config",
+    "use_eaft", "eaft_*", "cosine_*", "reward_model", "process_reward_model", "qat.*", "diffusion.*", "use_ray",
+    "ray_*", "trl.*", "vllm.*", "dsv4_*", "use_dsv4_kernels", "image_*", "activation_offloading",
+    "quantize_moe_experts", "ple_cpu_offload", "llama4_linearized_experts", "weight_decay", "load_in_8bit",
+    "load_in_4bit", "device_map", "seed",
 )  # fmt: skip
 
 
@@ -85,6 +102,10 @@ def read_axolotl(path: Path) -> Reading:
         settings["software"] = "flash"
     if ledger.get("unfrozen_parameters") is not None:
         ledger.refuse("unfrozen_parameters", "freezes the rest; say which", fix="--set training.frozen=[...]")
+    settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)
+    for name, words in _PRICED.items():
+        if ledger.raw(name) not in (None, False):
+            ledger.note(f"{name} {words}")
     sizes = [ledger.integer(name, least=1) for name in _AXES]
     gpus = 1
     for size in sizes:

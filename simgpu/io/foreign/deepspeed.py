@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
@@ -38,29 +39,26 @@ _IDLE: Final = (
     "fp16.*", "bf16.check_grad_overflow", "bf16.immediate_grad_update", "bfloat16.*", "torch_autocast.*",
     "optimizer.params", "optimizer.legacy_fusion", "scheduler", "gradient_clipping", "steps_per_print",
     "wall_clock_breakdown", "memory_breakdown", "dump_state", "prescale_gradients", "gradient_predivide_factor",
-    "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "comms_logger", "comms_config",
-    "monitor_config", "tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "aio", "autotuning",
-    "checkpoint", "nebula", "dataloader_drop_last", "cuda_visible_devices", "log_level", "timers",
-    "disable_allgather", "seq_parallel_communication_data_type", "sparse_gradients", "data_types.*",
-    "hybrid_engine.*", "amp.*", "elasticity.*", "curriculum_learning.*", "data_efficiency.*",
-    "progressive_layer_drop.*", "compile.*", "compression_training.*", "eigenvalue.*", "activation_checkpointing.*",
-    "weight_quantization", "zero_optimization.sub_group_size",
-    "zero_optimization.*gather_16bit_weights_on_model_save", "zero_optimization.*gather_fp16_weights_on_model_save",
-    "zero_optimization.stage3_max_reuse_distance", "zero_optimization.max_reuse_distance",
-    "zero_optimization.load_from_fp32_weights", "zero_optimization.elastic_checkpoint",
-    "zero_optimization.ignore_unused_parameters", "zero_optimization.round_robin_gradients",
-    "zero_optimization.memory_efficient_linear", "zero_optimization.override_module_apply",
-    "zero_optimization.stage3_model_persistence_threshold", "zero_optimization.model_persistence_threshold",
-    "zero_optimization.log_trace_cache_warnings", "zero_optimization.cpu_offload_use_pin_memory",
-    "zero_optimization.legacy_stage1", "zero_optimization.stage3_*", "zero_optimization.allgather_bucket_size",
-    "zero_optimization.reduce_bucket_size", "zero_optimization.overlap_comm", "zero_optimization.offload_param.*",
-    "zero_optimization.offload_optimizer.*", "zero_optimization.module_granularity_threshold",
-    "zero_optimization.allgather_partitions", "zero_optimization.reduce_scatter",
-    "zero_optimization.contiguous_gradients",
+    "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "comms_logger", "comms_config", "monitor_config",
+    "tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "aio", "autotuning", "checkpoint", "nebula",
+    "dataloader_drop_last", "cuda_visible_devices", "log_level", "timers", "disable_allgather",
+    "seq_parallel_communication_data_type", "sparse_gradients", "data_types.*", "hybrid_engine.*", "amp.*",
+    "elasticity.*", "curriculum_learning.*", "data_efficiency.*", "progressive_layer_drop.*", "compile.*",
+    "compression_training.*", "eigenvalue.*", "activation_checkpointing.*", "weight_quantization", "comment", "_*",
+    "zero_optimization.sub_group_size", "zero_optimization.*gather_16bit_weights_on_model_save",
+    "zero_optimization.*gather_fp16_weights_on_model_save", "zero_optimization.stage3_max_reuse_distance",
+    "zero_optimization.max_reuse_distance", "zero_optimization.load_from_fp32_weights",
+    "zero_optimization.elastic_checkpoint", "zero_optimization.ignore_unused_parameters",
+    "zero_optimization.round_robin_gradients", "zero_optimization.memory_efficient_linear",
+    "zero_optimization.override_module_apply", "zero_optimization.stage3_model_persistence_threshold",
+    "zero_optimization.model_persistence_threshold", "zero_optimization.log_trace_cache_warnings",
+    "zero_optimization.cpu_offload_use_pin_memory", "zero_optimization.legacy_stage1", "zero_optimization.stage3_*",
+    "zero_optimization.allgather_bucket_size", "zero_optimization.reduce_bucket_size", "zero_optimization.overlap_comm",
+    "zero_optimization.offload_param.*", "zero_optimization.offload_optimizer.*",
+    "zero_optimization.module_granularity_threshold", "zero_optimization.allgather_partitions",
+    "zero_optimization.reduce_scatter", "zero_optimization.contiguous_gradients", "zero_optimization.cpu_offload*",
 )  # fmt: skip
 _BLOCKS: Final = ("bf16", "bfloat16", "fp16")
-_STAGE3: Final = ("prefetch_bucket_size", "param_persistence_threshold", "max_live_parameters")
-_PLUS: Final = ("zero_quantized_weights", "zero_hpz_partition_size", "zero_quantized_gradients")
 _SWITCHED: Final = {
     "curriculum_learning": "sequences that grow; the longest are simulated",
     "data_efficiency": "sampled or dropped tokens; whole sequences are simulated",
@@ -132,7 +130,7 @@ def read_deepspeed(path: Path) -> Reading:
     }
     if settings["parallel.cp"]:
         settings["parallel.cp_comm_type"] = "a2a"  # DeepSpeed Ulysses
-    settings |= _zero(ledger, stage) if stage else _replicated(ledger, precision)
+    settings |= zero_options(ledger, stage) if stage else _replicated(ledger, precision)
     _formats(ledger, settings)
     _extras(ledger, settings)
     _note_switches(ledger)
@@ -200,55 +198,6 @@ def _optimizer(ledger: Ledger) -> str | None:
     return OPTIMIZERS[word]
 
 
-def _zero(ledger: Ledger, stage: int) -> dict[str, Any]:
-    block = "zero_optimization"
-    settings: dict[str, Any] = {"zero.overlap_comm": ledger.flag(f"{block}.overlap_comm")}
-    sizes = ["reduce_bucket_size"] + ([] if stage == 3 else ["allgather_bucket_size"])
-    settings |= {f"zero.{name}": ledger.integer(f"{block}.{name}", least=1) for name in sizes}
-    if stage == 3:
-        for name in _STAGE3:  # pydantic's populate_by_name: both spellings are read
-            value = ledger.integer(f"{block}.stage3_{name}")
-            settings[f"zero.stage3_{name}"] = ledger.integer(f"{block}.{name}") if value is None else value
-        if settings["zero.stage3_max_live_parameters"] == 0:
-            settings["zero.stage3_max_live_parameters"] = 1  # either way nothing is fetched ahead
-        settings |= {f"zero.{name}": ledger.get(f"{block}.{name}") for name in _PLUS}
-        settings["zero.offload_param"] = _offload(ledger, "offload_param", "cpu_offload_params")
-    elif isinstance(ledger.data[block], dict) and "offload_param" in ledger.data[block]:
-        ledger.note(f"{block}.offload_param has no effect at stage {stage}: DeepSpeed reads it at stage 3 only")
-    settings["zero.offload_optimizer"] = _offload(ledger, "offload_optimizer", "cpu_offload")
-    for name in ("reduce_scatter", "contiguous_gradients", "use_multi_rank_bucket_allreduce"):
-        if ledger.flag(f"{block}.{name}") is False and (stage < 3 or not name.startswith("use")):
-            settings[f"zero.{name}"] = False
-    if ledger.flag(f"{block}.allgather_partitions") is False:
-        ledger.note(f"{block}.allgather_partitions: false has no effect: DeepSpeed gathers in one collective")
-    for name in ("zenflow", "zeropp_loco_param"):
-        if ledger.get(f"{block}.{name}"):
-            ledger.note(f"{block}.{name} is not simulated")
-    return settings
-
-
-def _offload(ledger: Ledger, name: str, old: str) -> dict[str, Any] | None:
-    key = f"zero_optimization.{name}"
-    block = ledger.data["zero_optimization"]
-    if not isinstance(block, dict):
-        return None
-    if block.get(name) is None:
-        pinned = bool(ledger.flag("zero_optimization.cpu_offload_use_pin_memory"))
-        return {"device": "cpu", "pin_memory": pinned} if ledger.flag(f"zero_optimization.{old}") else None
-    device = ledger.choice(f"{key}.device", {"cpu": "cpu", "nvme": "nvme", "none": "none"}) or "none"
-    if device == "none":
-        return None
-    result: dict[str, Any] = {"device": device}
-    for option in ("pin_memory", "pipeline_read", "pipeline_write"):
-        value = ledger.flag(f"{key}.{option}")
-        if value is not None:
-            result[option] = value
-    ratio = ledger.get(f"{key}.ratio")
-    if isinstance(ratio, (int, float)) and ratio != 1:
-        ledger.note(f"{key}.ratio: {ratio} is not simulated: all optimizer states are in host memory")
-    return result
-
-
 def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     """DeepSpeed without ZeRO: gradients are reduced after backward, and master weights are kept beside."""
     block = ledger.data.get("zero_optimization")
@@ -257,6 +206,10 @@ def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
             if block.get(name) is not None:
                 ledger.note(f"zero_optimization.{name} has no effect at stage 0: DeepSpeed reads it with ZeRO only")
     ledger.note("ZeRO stage 0: every GPU keeps all states, and gradients are reduced in one piece after backward")
+    if precision == "bf16":
+        ledger.note(
+            "bf16 without ZeRO is simulated as DeepSpeed 0.19 runs it; older ones share out masters and moments"
+        )
     return {"ddp.bucket_cap_mb": UNBUCKETED_MIB}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import ScenarioError
+from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
 from simgpu.io.foreign.ledger import Ledger
@@ -51,7 +52,7 @@ _IDLE: Final = (
     "weighted_sampler_alpha", "sliding_window_width", "git_hash", "do_*", "pipe_partition_method", "mlp_type",
     "deepspeed*",
     "no_ssh_check", "force_multi", "adlr_autoresume*", "memory_profiling*", "profile*", "precision", "hidden_dropout",
-    "attention_dropout", "async_*", "checkpoint_in_cpu", "contiguous_checkpointing", "use_cpu_initialization",
+    "attention_dropout", "async_*", "checkpoint_in_cpu", "contiguous_checkpointing", "use_cpu_initialization", "te_*",
 )  # fmt: skip
 
 
@@ -186,8 +187,10 @@ def _software(ledger: Ledger) -> dict[str, Any] | None:
     """Kernels of Megatron-LM v2, with the fusions that are asked for, and DeepSpeed's fused Adam."""
     if "num_layers" not in ledger.data:
         return None
-    if ledger.flag("te_fp8_format") or any(str(name).startswith("te_") for name in ledger.data):
-        ledger.note("te_*: modules of Transformer Engine are simulated as te")
+    if any(str(name).startswith("te_") for name in ledger.data):
+        ledger.note(
+            "te_*: modules of Transformer Engine are simulated as te, their products in the run's own precision"
+        )
         return {"preset": "te", "optimizer": "fused"}
     fused = ledger.flag("scaled_upper_triang_masked_softmax_fusion") or ledger.flag("scaled_masked_softmax_fusion")
     scores = "megatron-2021" if fused else "eager"
@@ -203,11 +206,4 @@ def _zero(ledger: Ledger) -> dict[str, Any]:
         ledger.refuse("zero_optimization.stage", "is no ZeRO stage", allowed="0, 1, 2, 3")
     if stage == 0:
         return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": UNBUCKETED_MIB}
-    found: dict[str, Any] = {"parallel.data_parallel": f"zero{stage}"}
-    if isinstance(block, dict):
-        found["zero.overlap_comm"] = ledger.flag("zero_optimization.overlap_comm")
-        for name in ("reduce_bucket_size", *(() if stage == 3 else ("allgather_bucket_size",))):
-            found[f"zero.{name}"] = ledger.integer(f"zero_optimization.{name}", least=1)
-        if ledger.flag("zero_optimization.cpu_offload"):
-            found["zero.offload_optimizer"] = {"device": "cpu"}
-    return found
+    return {"parallel.data_parallel": f"zero{stage}"} | (zero_options(ledger, stage) if isinstance(block, dict) else {})

@@ -13,13 +13,16 @@ from simgpu.io.foreign.vocabulary import DIVISIBLE_BY, padded, tokenizer_vocabul
 _TOKENIZER: Final = "GPT2BPETokenizer"  # default of tokenizer_type
 _GATED: Final = {"swiglu": "swiglu", "geglu": "geglu", "reglu": "swiglu", "bilinear": "swiglu", "glu": "swiglu"}
 _PLAIN: Final = {"gelu": "gelu", "relu": "relu", "silu": "gelu", "swish": "gelu", "mish": "gelu", "softsign": "gelu"}
-_NORMS: Final = {"layernorm": "layernorm", "rmsnorm": "rmsnorm", "scalenorm": "rmsnorm", "te_rmsnorm": "rmsnorm"}
+_NORMS: Final = {
+    **dict.fromkeys(("layernorm", "te_layernorm", "non_parametric_layernorm"), "layernorm"),
+    **dict.fromkeys(("rmsnorm", "te_rmsnorm", "scalenorm"), "rmsnorm"),
+}
 _POSITIONS: Final = {
     "learned": "learned",
     "rotary": "rope",
-    "alibi": "learned",
-    "none": "learned",
-    "sinusoidal": "learned",
+    "alibi": "none",
+    "none": "none",
+    "sinusoidal": "none",
 }
 _FULL: Final = ("global", "flash")
 
@@ -61,18 +64,20 @@ def gptneox_model(ledger: Ledger, tp: int) -> dict[str, Any] | None:
     mlp = _GATED.get(word) or _PLAIN[word]
     if (ledger.text("mlp_type") or "").lower() == "llama":
         mlp = "swiglu"
-    if (ledger.integer("moe_num_experts") or 1) > 1 or (ledger.integer("num_experts") or 1) > 1:
-        ledger.refuse("moe_num_experts", "is not read: experts of GPT-NeoX; give the model's config.json")
+    for name in ("moe_num_experts", "num_experts"):
+        if (ledger.integer(name) or 1) > 1:
+            fix = "describe the model by dimensions in a scenario (docs/models.md)"
+            ledger.refuse(name, "is not read: which layers have experts depends on GPT-NeoX's version", fix=fix)
     bias = ledger.flag("use_bias_in_attn_linear") is not False
     rows = ledger.integer("max_position_embeddings", least=1)
     position = (ledger.text("pos_emb") or "learned").lower()
     if position not in _POSITIONS:
         ledger.refuse("pos_emb", "is not simulated", allowed=", ".join(_POSITIONS))
     positions = _POSITIONS[position]
-    if position in ("alibi", "none", "sinusoidal"):
-        ledger.note(
-            f"pos_emb {position} is simulated as a learned table of positions, which is small beside the layers"
-        )
+    if position == "sinusoidal":
+        ledger.note("pos_emb sinusoidal: the sum with fixed positions is left out")
+    if (ledger.text("norm") or "").lower() == "non_parametric_layernorm":
+        ledger.note("norm non_parametric_layernorm: norms have no weights there and some here")
     model: dict[str, Any] = {
         "layers": layers,
         "hidden": hidden,

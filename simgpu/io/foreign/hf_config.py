@@ -10,37 +10,39 @@ from typing import Any, Final
 from simgpu.errors import Issue, ModelError, ScenarioError
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.json_file import read_json
-from simgpu.io.text_file import read_text
 
 KIND: Final = "hf-config"
 _TELLING: Final = ("model_type", "architectures", "bert_model_config", "num_hidden_layers", "ffn_embed_dim")
-_LIST: Final = "hf_config"
 DROPOUTS: Final = {
     "gpt2": ("attn_pdrop", "resid_pdrop", "embd_pdrop"),
     "opt": ("dropout", "attention_dropout"),
     "gpt_neox": ("hidden_dropout", "attention_dropout"),
     "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    "t5": ("dropout_rate",),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ("hidden_dropout_prob", "attention_probs_dropout_prob")),
+    **dict.fromkeys(("t5", "mt5", "umt5"), ("dropout_rate",)),
+    **dict.fromkeys(("bloom", "falcon"), ("hidden_dropout", "attention_dropout")),
+    **dict.fromkeys(("gptj", "codegen", "gpt_bigcode"), ("attn_pdrop", "resid_pdrop", "embd_pdrop")),
+    "gpt_neo": ("resid_dropout", "attention_dropout", "embed_dropout"),
+    "phi": ("resid_pdrop", "attention_dropout", "embd_pdrop"),
+    "starcoder2": ("residual_dropout", "attention_dropout", "embedding_dropout"),
 }
 """Dropout probabilities by ``model_type`` (huggingface/transformers ``models/<family>/configuration_<family>.py``)."""
 
 
 def recognise(path: Path, text: str) -> bool:
-    """Return whether a text describes a model, or is a list of such.
+    """Return whether a text describes a model.
 
     Examples
     --------
     >>> recognise(Path("config.json"), '{"model_type": "llama", "hidden_size": 64}')
     True
     """
-    if path.suffix.lower() != ".json" or not any(f'"{name}"' in text for name in (*_TELLING, _LIST)):
+    if path.suffix.lower() != ".json" or not any(f'"{name}"' in text for name in _TELLING):
         return False
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return any(f'"{name}"' in text for name in ("model_type", "architectures"))
-    if isinstance(data, list):
-        return bool(data) and isinstance(data[0], dict) and _LIST in data[0]
     return isinstance(data, dict) and any(name in data for name in _TELLING)
 
 
@@ -73,23 +75,18 @@ def read_hf_config(path: Path) -> Reading:
     ('config.json', ())
     """
     from simgpu.workload.huggingface import model_from_huggingface
+    from simgpu.workload.huggingface_notes import model_notes
 
-    if read_text(path, str(path)).lstrip()[:1] == "[":
-        raise _refused(path, "holds many models; a run has one", fix="write the one that is meant to a config.json")
     file = read_json(path)
     try:
         model_from_huggingface(file.data, name=path.stem)
     except ModelError as error:
         problems = [line.partition(": ")[2] or line for line in str(error).splitlines()]
         raise ScenarioError([Issue(field="", problem=problem, file=path.name) for problem in problems]) from None
-    notes = []
-    if file.data.get("quantization_config") is not None:
-        notes.append("quantization_config is not simulated: weights and matrix products are in the formats of training")
-    if file.data.get("num_nextn_predict_layers") not in (None, 0):
-        notes.append("num_nextn_predict_layers: multi-token-prediction layers are not built by Transformers, nor here")
+    notes = model_notes(file.data)
     used, idle = _account(file.data)
     return Reading(
-        source=path.name, kind=KIND, settings={"model": str(path.absolute())}, used=used, idle=idle, notes=tuple(notes)
+        source=path.name, kind=KIND, settings={"model": str(path.absolute())}, used=used, idle=idle, notes=notes
     )
 
 
@@ -130,7 +127,14 @@ _USED: Final = (
     "num_layers", "num_heads", "num_decoder_layers", "feed_forward_proj", "image_size", "patch_size", "num_channels",
     "depths",
     "layer_type", *(name for names in DROPOUTS.values() for name in names), "projection_dim",
-    "vision_config", "text_config", "relative_attention_num_buckets",
+    "vision_config", "text_config", "relative_attention_num_buckets", "ffn_hidden_size", "n_embed", "multi_query",
+    "new_decoder_architecture", "parallel_attn", "num_kv_heads", "alibi", "bias", "use_bias", "kv_channels",
+    "multi_query_group_num", "multi_query_attention", "padded_vocab_size", "expansion_ratio", "attn_config", "n_layers",
+    "n_heads", "index_topk", "attention_chunk_size", "linear_num_key_heads", "linear_num_value_heads",
+    "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval",
+    "sliding_window_pattern", "use_qk_norm", "hidden_dim", "ffn_embed_dim", "bert_model_config", "max_seq_len",
+    "moe_num_experts", "shared_intermediate_size", "dense_intermediate_size", "intermediate_size_mlp",
+    "interleave_moe_layer_step",
 )  # fmt: skip
 """Keys that decide the dimensions; the others are initialisation, generation of text, or numbers inside kernels."""
 
@@ -138,7 +142,3 @@ _USED: Final = (
 def _account(data: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     used = tuple(name for name in data if name in _USED)
     return used, tuple(name for name in data if name not in _USED)
-
-
-def _refused(path: Path, problem: str, *, fix: str) -> ScenarioError:
-    return ScenarioError([Issue(field="", problem=problem, fix=fix, file=path.name)])

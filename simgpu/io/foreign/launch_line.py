@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line, taken_apart
@@ -26,11 +27,14 @@ _IDLE: Final = (
     "launcher.standalone", "launcher.max_restarts", "launcher.log_dir", "launcher.tee", "launcher.role",
     "launcher.monitor_interval", "launcher.start_method", "launcher.module", "launcher.m", "launcher.use_env",
     "launcher.hostfile", "launcher.launcher", "launcher.ssh_port", "launcher.multi_gpu", "launcher.same_network",
-    "launcher.num_cpu_threads_per_process", "launcher.rdzv_conf", "launcher.deepspeed_hostfile",
-    "launcher.deepspeed_*", "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*",
-    "launcher.use_fsdp", "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python",
-    "launcher.gradient_clipping", "launcher.enable_cpu_affinity", "launcher.dynamo_*", "script", "env.*",
-    "launcher.redirects", "launcher.force_multi", "wrapper.*", "launcher.nnodes", "launcher.n*proc*", "launcher.num_*",
+    "launcher.num_cpu_threads_per_process", "launcher.rdzv_conf", "launcher.deepspeed_hostfile", "launcher.deepspeed_*",
+    "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*", "launcher.use_fsdp",
+    "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python", "launcher.gradient_clipping",
+    "launcher.enable_cpu_affinity", "launcher.dynamo_*", "script", "env.*", "launcher.megatron_lm_*",
+    "launcher.use_megatron_lm", "launcher.use_parallelism_config", "launcher.parallelism_*", "launcher.redirects",
+    "args.finetuning_type", "args.eos_token", "args.pad_token", "launcher.force_multi", "wrapper.*", "launcher.nnodes",
+    "launcher.n*proc*", "launcher.num_*", "args.mm_*", "args.version", "args.image_*", "args.freeze_mm_mlp_adapter",
+    "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter", "args.group_by_modality_length",
 )  # fmt: skip
 _PRECISIONS: Final = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 
@@ -85,8 +89,11 @@ def read_launch_line(path: Path) -> Reading:
         "env": dict(line.environment),
     }
     ledger = Ledger(Document(source=path.name, data=data))
+    for note in line.notes:
+        ledger.note(note)
     settings: dict[str, Any] = trainer_settings(ledger, "args.")
     settings |= {name: value for name, value in _launched(ledger, line.launcher).items() if value is not None}
+    _tower(ledger)
     settings |= _environment(ledger)
     gpus = ranks.gpus
     settings["cluster.nodes"] = ranks.nodes
@@ -122,8 +129,12 @@ def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
                 settings[f"zero.{name}"] = {"device": device.lower()}
         if ledger.flag("launcher.use_fsdp"):
             settings |= read_fsdp(ledger, "launcher")
+        elif ledger.flag("launcher.use_megatron_lm"):
+            settings |= megatron_plugin(ledger, "launcher", settings["training.precision"])
         elif ledger.flag("launcher.multi_gpu"):
             settings["parallel.data_parallel"] = "ddp"
+        if ledger.flag("launcher.use_parallelism_config"):
+            settings |= parallel_axes(ledger, "launcher", "fsdp" if ledger.flag("launcher.use_fsdp") else "multi_gpu")
     if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
         ledger.open["config_file"] = ledger.data["script"]
     if launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
@@ -133,6 +144,14 @@ def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
         if named is not None:
             ledger.open["config_file"] = named
     return settings
+
+
+def _tower(ledger: Ledger) -> None:
+    """Say what of LLaVA's training is not simulated; its arguments stand in many scripts derived from it."""
+    if ledger.flag("args.tune_mm_mlp_adapter"):
+        ledger.refuse("args.tune_mm_mlp_adapter", "is not simulated: only what joins image and language is trained")
+    if ledger.text("args.vision_tower"):
+        ledger.note("vision_tower is left out: the language model alone is simulated, on text")
 
 
 def _environment(ledger: Ledger) -> dict[str, Any]:

@@ -17,8 +17,10 @@ _PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "ru
 _FLAGS: Final = (
     "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "debug", "standalone", "no_python",
     "no_local_rank", "use_env", "same_network", "tpu", "mps", "quiet", "module", "m", "no_ssh", "autotuning",
-    "enable_cpu_affinity", "bind_cores_to_rank", "force_multi", "save_pid", "use_cpu",
+    "use_parallelism_config", "enable_cpu_affinity", "bind_cores_to_rank", "force_multi", "save_pid", "use_cpu",
 )  # fmt: skip
+_BARE: Final = re.compile(r"\$(?:\w+|@|\*|\{[^{}]*\})")
+"""A word that is only a variable: arguments that come from elsewhere."""
 _MULTI: Final = ("torchrun", "deepspeed", "accelerate")
 
 
@@ -40,6 +42,8 @@ class LaunchLine:
         ``srun`` or ``mpirun`` where one of them starts the launcher; empty otherwise.
     wrapper : mapping
         Its options, as `simgpu.io.foreign.wrappers` names them.
+    left_out : tuple of str
+        Arguments that an ``if`` may add.
     variables : mapping
         All that the script sets, exported or not.
     """
@@ -52,6 +56,22 @@ class LaunchLine:
     wrapped: str = ""
     wrapper: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its reader should say of words that are not known."""
+        before = ("", *self.arguments)
+        unset = [
+            word for last, word in zip(before, self.arguments, strict=False)
+            if _BARE.fullmatch(word) and not last.startswith("-")
+        ]  # fmt: skip
+        found = []
+        if self.left_out:
+            found.append(f"arguments that an if of the script decides are left out: {' '.join(self.left_out)}")
+        if unset:
+            found.append(f"what {', '.join(dict.fromkeys(unset))} holds is not in the file, and is left out")
+        return tuple(found)
 
 
 def find_launch_line(text: str, source: str) -> LaunchLine:
@@ -190,7 +210,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
         rest = rest[1:]
     elif program not in (*_MULTI, "python"):
         return None
-    options, rest = ({}, rest) if program == "python" else _options(rest)
+    bare = program == "llamafactory-cli" and rest[:1] and rest[0].startswith("-")  # arguments, and no file of them
+    options, rest = ({}, ["", *rest] if bare else rest) if program == "python" or bare else _options(rest)
     if not rest:
         return None
     return LaunchLine(
@@ -202,6 +223,7 @@ def taken_apart(command: Command) -> LaunchLine | None:
         wrapped=outer.program,
         wrapper=outer.options,
         variables=command.variables,
+        left_out=command.left_out,
     )
 
 

@@ -13,22 +13,35 @@ from typing import Any, Final
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import open_fields, trainer_settings
+from simgpu.io.foreign.trainer import adapter_targets, open_fields, trainer_settings
 
 KIND: Final = "llamafactory"
 _RANK: Final = 8  # default of lora_rank
+_TRAINED: Final = 2  # default of freeze_trainable_layers
+_PRICED: Final = {
+    "use_adam_mini": "Adam-mini keeps a moment per block; whole moments are kept here",
+    "use_muon": "Muon's orthogonalisation is not simulated: it is priced as the optimizer that optim names",
+    "mixture_of_depths": "tokens that skip layers are not simulated: all pass through all",
+    "neat_packing": "attention over packed sequences is simulated as over one whole",
+    "shift_attn": "shifted sparse attention is not simulated: attention is whole",
+    "use_unsloth": "its kernels are not simulated",
+}
+"""Switches that are not simulated, and what is instead."""
 _IDLE: Final = (
     "finetuning_type", "enable_thinking", "additional_target", "create_new_adapter", "adapter_name_or_path",
     "model_class", "kernel_config*", "quant_config", "init_config*", "train_dataset", "sample_backend",
     "max_new_tokens", "export_*", "use_packed_sequences", "disable_shuffling", "dist_config.dcp_path",
     "bias_activation_fusion", "apply_rope_fusion", "masked_softmax_fusion", "cross_entropy_loss_fusion",
     "moe_grouped_gemm", "mixed_precision", "moe_token_dispatcher_type", "recompute_method", "galore_*", "badam_*",
-    "apollo_*", "upcast_layernorm", "resize_vocab", "double_quantization", "quantization_method",
-    "quantization_type", "use_unsloth_gc", "lora_alpha", "pref_*", "rlhf*", "freeze_extra_modules",
-    "freeze_trainable_modules", "mask_history", "neat_packing", "packing", "image_*", "video_*", "crop_to_image",
-    "freeze_vision_tower", "freeze_multi_modal_projector", "dist_config.ep_dispatcher",
+    "apollo_*", "upcast_layernorm", "resize_vocab", "double_quantization", "quantization_method", "quantization_type",
+    "use_unsloth_gc", "lora_alpha", "pref_*", "rlhf*", "freeze_extra_modules", "freeze_trainable_modules",
+    "mask_history", "neat_packing", "packing", "image_*", "video_*", "crop_to_image", "freeze_vision_tower",
+    "freeze_multi_modal_projector", "freeze_language_model", "dist_config.ep_dispatcher",
     "megatron_pretrained_checkpoint", "swanlab_*", "use_swanlab", "plot_loss", "extra_config", "ref_model*",
-    "reward_model*",
+    "reward_model*", "use_v1_kernels", "use_dft_loss", "use_eaft_loss", "use_asft_loss", "asft_*", "loraplus_*",
+    "pissa_*", "tokenized_path", "do_predict", "predict_with_generate", "peft_config.*", "batching_strategy",
+    "batching_workers", "dist_config.cp_mode", "lr_scheduler_config*", "optim_config*", "fp8_*", "save_epochs",
+    "save_ckpt_as_hf", "shift_attn", "use_llama_pro", "dft_*",
 )  # fmt: skip
 _MEGATRON: Final = {
     "tensor_model_parallel_size": "parallel.tp",
@@ -78,6 +91,10 @@ def read_llamafactory(path: Path) -> Reading:
     ({'rank': 8, 'targets': ['all-linear']}, 'full')
     """
     ledger = Ledger(read_document(path))
+    if ledger.flag("use_kt"):
+        ledger.refuse("use_kt", "runs experts on the CPU, which is not simulated", allowed="false")
+    if ledger.flag("do_predict") and not ledger.flag("do_train"):
+        ledger.refuse("do_predict", "generates text: nothing is trained", fix="set do_train: true")
     method = (ledger.text("finetuning_type") or "lora" if "dist_config" not in ledger.data else "full").lower()
     if method not in ("full", "lora", "freeze"):
         ledger.refuse("finetuning_type", "is not simulated", allowed="full, lora, freeze")
@@ -90,19 +107,43 @@ def read_llamafactory(path: Path) -> Reading:
     elif method == "full":
         settings.pop("training.lora", None)
     elif method == "freeze":
-        ledger.refuse("finetuning_type", "freezes all but the last layers; say which", fix="--set training.frozen=0.9")
+        settings.pop("training.lora", None)
+        _freeze(ledger, "")
     settings["training.recompute"] = _recompute(ledger)
+    if ledger.flag("fp8"):
+        settings |= _fp8(ledger)
     settings |= _pure(ledger)
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
-    if ledger.flag("use_unsloth"):
-        ledger.note("use_unsloth: its kernels are not simulated")
+    for name, words in _PRICED.items():
+        if ledger.raw(name) is not None and ledger.text(name) not in ("False", "false"):
+            ledger.note(f"{name}: {words}")
     if any(name in ledger.data for name in _MEGATRON):
         settings |= _megatron(ledger)
     if "dist_config" in ledger.data:
         settings |= _version_one(ledger)
     ledger.idle(*_IDLE)
-    return ledger.reading(KIND, settings, open_fields=open_fields(ledger))
+    undecided = open_fields(ledger) if settings.get("training.precision") is None else ()
+    return ledger.reading(KIND, settings, open_fields=undecided)
+
+
+def _freeze(ledger: Ledger, at: str) -> None:
+    """Leave open how many layers are frozen: all but the last few, and the model says how many there are."""
+    trained = ledger.integer(f"{at}freeze_trainable_layers", least=-10_000)
+    trained = _TRAINED if trained is None else trained
+    if trained <= 0:
+        ledger.refuse(f"{at}freeze_trainable_layers", "trains the first layers, or none", allowed="at least 1")
+    ledger.open["frozen_but_last"] = str(trained)
+    ledger.note(f"all but the last {trained} layers are frozen; the head is trained here, and frozen there")
+
+
+def _fp8(ledger: Ledger) -> dict[str, Any]:
+    """Read fp8 as Accelerate runs it: torchao's, or Transformer Engine's."""
+    library = (ledger.text("fp8_backend") or "auto").lower()
+    ledger.flag("fp8_enable_fsdp_float8_all_gather")
+    if library == "te":
+        return {"training.precision": "fp8", "software": {"preset": "te", "fp8_scaling": "delayed"}}
+    return {"training.precision": "fp8", "software": "flash"}
 
 
 def _recompute(ledger: Ledger) -> str:
@@ -110,7 +151,7 @@ def _recompute(ledger: Ledger) -> str:
     given = ledger.flag("gradient_checkpointing")
     if given is not None:
         return "full" if given else "none"
-    return "none" if off or "dist_config" in ledger.data else "full"
+    return "none" if off else "full"
 
 
 def _pure(ledger: Ledger) -> dict[str, Any]:
@@ -146,8 +187,24 @@ def _version_one(ledger: Ledger) -> dict[str, Any]:
         "model": ledger.text("model"),
         "training.micro_batch_size": ledger.integer("micro_batch_size", least=1),
         "training.global_batch_size": total,
-        "training.lora": None,
+        **_peft(ledger),
+        "training.precision": "fp32" if ledger.flag("bf16") is False else "bf16",
+        "training.recompute": "none" if ledger.flag("enable_activation_checkpointing") is False else "full",
         "parallel.data_parallel": {"ddp": "ddp", "deepspeed": None}.get(name, "fsdp"),
         "parallel.ep": ledger.integer("dist_config.ep_size", least=1),
         "parallel.cp": ledger.integer("cp_size", least=1) or ledger.integer("dist_config.cp_size", least=1),
     }
+
+
+def _peft(ledger: Ledger) -> dict[str, Any]:
+    """Read the newer form's adapters and frozen layers."""
+    kind = (ledger.text("peft_config.name") or "").lower()
+    if kind == "freeze":
+        _freeze(ledger, "peft_config.")
+        return {"training.lora": None}
+    if kind != "lora":
+        if kind:
+            ledger.refuse("peft_config.name", "is not simulated", allowed="lora, freeze")
+        return {"training.lora": None}
+    rank = ledger.integer("peft_config.r", least=1) or _RANK
+    return {"training.lora": {"rank": rank, **adapter_targets(ledger, ledger.names("peft_config.target_modules"))}}

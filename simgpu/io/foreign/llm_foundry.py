@@ -13,6 +13,7 @@ from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_d
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import adapter_targets
 
 KIND: Final = "llm-foundry"
 _PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32", "amp_fp8": "fp8"}
@@ -30,6 +31,7 @@ _IDLE: Final = (
     "fsdp_config.state_dict_type", "fsdp_config.activation_checkpointing_reentrant", "fsdp_config.load_*",
     "fsdp_config.use_orig_params", "fsdp_config.sync_module_states", "model.verbose", "global_seed", "data_*",
     "model.max_seq_len", "fsdp_config.keep_low_precision_grads", "model.use_pad_tok_in_ffn", "expandable_segments",
+    "model.peft_config.*", "model.use_flash_attention_2",
 )  # fmt: skip
 
 
@@ -75,11 +77,24 @@ def read_llm_foundry(path: Path) -> Reading:
     }
     if ledger.raw("optimizer.name") is not None and "lion" in str(ledger.raw("optimizer.name")):
         ledger.note("the Lion optimizer is priced as one that keeps as many moments")
+    if "device_train_microbatch_size" in ledger.open:
+        ledger.note("device_train_microbatch_size: auto: a GPU's whole batch at once; Composer halves it until it fits")
+    if isinstance(ledger.raw("model.peft_config"), dict):
+        settings["training.lora"] = _lora(ledger)
     settings |= _sharding(ledger)
     if ledger.get("compile_config") is not None:
         settings["software"] = "compile"
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings)
+
+
+def _lora(ledger: Ledger) -> dict[str, Any]:
+    kind = (ledger.text("model.peft_config.peft_type") or "lora").lower()
+    if kind != "lora":
+        ledger.refuse("model.peft_config.peft_type", "is not simulated", allowed="LORA")
+    rank = ledger.integer("model.peft_config.r", least=1) or 8  # PEFT's default
+    targets = ledger.names("model.peft_config.target_modules")
+    return {"rank": rank, **adapter_targets(ledger, targets)}
 
 
 def _sharding(ledger: Ledger) -> dict[str, Any]:
@@ -120,8 +135,7 @@ def _model(ledger: Ledger) -> Any:
     if ledger.flag("model.attn_config.rope"):
         positions = "rope"
     elif ledger.flag("model.attn_config.alibi") or ledger.flag("model.learned_pos_emb") is False:
-        positions = "rope"
-        ledger.note("ALiBi is simulated as rotary positions: neither has a table, and both are one pass")
+        positions = "none"
     kv = {"multiquery_attention": 1}.get(str(ledger.get("model.attn_config.attn_type") or ""))
     model = {
         "layers": ledger.integer("model.n_layers", least=1),

@@ -41,6 +41,7 @@ class _Line:
     values: dict[str, Any] = field(default_factory=dict)
     script: str = ""
     ranks: Ranks | None = None
+    notes: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,6 +92,8 @@ def read_megatron_args(path: Path) -> Reading:
         data["env"] = dict(line.environment)
     ledger = Ledger(Document(source=path.name, data=data))
     arguments = MegatronArguments(ledger, {name.replace("_", "-"): f"--{name}" for name in line.values})
+    for note in line.notes:
+        ledger.note(note)
     settings = megatron_settings(arguments, bert=_is_bert(arguments, line.script, path))
     settings |= nccl_settings(ledger, "env")
     counted = line.ranks if not arguments.has("nproc-per-node", "nnodes", "actor-num-nodes") else None
@@ -114,7 +117,7 @@ def _launched(text: str, source: str) -> _Line | None:
     options = {name.replace("_", "-"): value for name, value in found.options.items()}
     values = options | dict(_named(found.arguments))
     ranks = find_ranks(found, source, None) if found.launcher != "torchrun" else None
-    return _Line(values=values, script=found.script, environment=found.environment, ranks=ranks)
+    return _Line(values=values, script=found.script, environment=found.environment, ranks=ranks, notes=found.notes)
 
 
 def _named(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

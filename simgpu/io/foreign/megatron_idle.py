@@ -29,8 +29,8 @@ IDLE: Final = (
     "skip-train", "one-logger-*", "enable-one-logger", "no-one-logger", "non-persistent-*", "dist-ckpt-optim-*",
     "allow-missing-vision-projection-checkpoint", "ckpt", "retro-*",
     # numerics that cost no time here
-    "attention-softmax-in-fp32", "apply-query-key-layer-scaling", "norm-epsilon", "layernorm-epsilon",
-    "apply-layernorm-1p",
+    "attention-softmax-in-fp32", "apply-query-key-layer-scaling", "no-query-key-layer-scaling", "norm-epsilon",
+    "layernorm-epsilon", "apply-layernorm-1p",
     "rotary-*", "use-rope-scaling", "rope-scaling-factor", "rotary-scaling-factor", "mscale*", "no-rope-fusion",
     "rope-type", "mtp-loss-scaling-factor", "qk-clip*", "no-position-embedding", "rotary-seq-len-interpolation-factor",
     "moe-aux-loss-coeff", "moe-loss-coeff", "moe-z-loss-coeff", "moe-router-*", "moe-token-drop-policy",

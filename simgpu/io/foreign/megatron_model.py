@@ -32,8 +32,8 @@ _REFUSED: Final = {
     "heterogeneous-layers-config-path": "blocks of different widths are not simulated",
 }
 _POSITIONS: Final = {
-    "learned_absolute": "learned", "rope": "rope", "rotary": "rope", "yarn": "rope", "alibi": "learned",
-    "none": "learned",
+    "learned_absolute": "learned", "rope": "rope", "rotary": "rope", "yarn": "rope", "alibi": "none",
+    "none": "none",
 }  # fmt: skip
 _LATENT: Final = {
     "kv_lora_rank": ("kv-lora-rank", 32), "qk_nope_head_dim": ("qk-head-dim", 128),
@@ -152,6 +152,8 @@ def _attention(arguments: MegatronArguments, model: dict[str, Any]) -> dict[str,
     elif arguments.has("n-head-kv"):  # Pai-Megatron-Patch: --attention-head-type multiquery
         arguments.text("attention-head-type")
         found["kv_heads"] = arguments.integer("n-head-kv", field="model.kv_heads", least=1)
+    elif arguments.has("num-key-value-heads"):  # Megatron-DeepSpeed
+        found["kv_heads"] = arguments.integer("num-key-value-heads", field="model.kv_heads", least=1)
     else:
         arguments.raw("num-query-groups")  # without the switch it means nothing
     width = arguments.integer("kv-channels", field="model.head_dim", least=1)
@@ -171,8 +173,6 @@ def _positions(arguments: MegatronArguments) -> dict[str, Any]:
     rows = None
     if positions == "learned":
         rows = arguments.integer("max-position-embeddings", field="model.max_positions", least=1)
-    if word in ("alibi", "none"):
-        arguments.note(f"position-embedding-type {word} is simulated as a table of positions, which is small beside it")
     return {"positions": positions, "max_positions": rows}
 
 

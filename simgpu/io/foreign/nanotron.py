@@ -54,7 +54,7 @@ def recognise_picotron(path: Path, text: str) -> bool:
     """
     data = mapping_of(text)
     block = (data or {}).get("distributed")
-    return isinstance(block, dict) and "tp_size" in block
+    return isinstance(block, dict) and "tp_size" in block and isinstance((data or {}).get("training"), dict)
 
 
 def read_nanotron(path: Path) -> Reading:

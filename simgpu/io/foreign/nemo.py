@@ -6,8 +6,6 @@ nemo/collections/nlp/models/language_modeling/megatron_gpt_model.py; NVIDIA/NeMo
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +14,12 @@ from simgpu.io.foreign.document import Document, mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_run import megatron_settings
+from simgpu.io.foreign.nemo_models import other_model
+from simgpu.io.foreign.nemo_values import resolve
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import quantized
 
 KIND: Final = "nemo"
-_FACTOR: Final = r"\s*\d{1,18}(?:\.\d{0,18})?\s*"
 _RENAMED: Final = {
     "num-layers-per-virtual-pipeline-stage": "",
     "num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size",
@@ -47,6 +47,13 @@ _GATED: Final = {
     **dict.fromkeys(("squared-relu", "relu"), "squared-relu"), **dict.fromkeys(("reglu", "fast-reglu"), "swiglu"),
     "gelu": "",
 }  # fmt: skip
+_QKV: Final = ("q_proj", "k_proj", "v_proj")
+_MLP: Final = ("gate_proj", "up_proj", "down_proj")
+_ADAPTED: Final = {
+    "attention_qkv": _QKV, "attention_dense": ("o_proj",), "attention": (*_QKV, "o_proj"),
+    "all": (*_QKV, "o_proj", *_MLP), "mlp_fc1": _MLP[:2], "mlp_fc2": _MLP[2:], "mlp": _MLP,
+}  # fmt: skip
+"""Projections by the names of NeMo's adapters."""
 _SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
 _PRECISIONS: Final = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16", "32": "", "32-true": ""}
 _IDLE: Final = (
@@ -72,8 +79,7 @@ _IDLE: Final = (
     "model.tp_comm_overlap_*", "model.moe_*", "model.max_position_embeddings", "model.scale_positional_embedding",
     "model.peft",
     "model.answer_only_loss", "model.wgrad_deferral_limit", "model.rope_*", "model.reset_*", "model.custom",
-    "model.use_flash_attention",
-    "model.cpu_offloading",
+    "model.use_flash_attention", "model.cpu_offloading", "model.restore_from_path", "model.save_nemo_*",
 )  # fmt: skip
 
 
@@ -123,10 +129,12 @@ def read_nemo(path: Path) -> Reading:
     data = resolve(document.data)
     ledger = Ledger(Document(source=document.source, data=data, lines=document.lines))
     arguments = _arguments(ledger)
-    bert = "bert" in str(data.get("name", "")).lower() or "masked_lm_prob" in (data["model"].get("data") or {})
     _refuse(ledger)
+    bert = "bert" in str(data.get("name", "")).lower() or "masked_lm_prob" in (data["model"].get("data") or {})
     settings = megatron_settings(arguments, bert=bert)
     settings |= _fsdp(ledger)
+    settings |= _peft(ledger)
+    _sequence(ledger, settings)
     if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
         settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16"}
     if ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16"):
@@ -134,61 +142,12 @@ def read_nemo(path: Path) -> Reading:
     for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection"):
         if ledger.flag(f"model.{name}"):
             ledger.note(f"model.{name} is not simulated")
-    nodes, each = ledger.integer("trainer.num_nodes", least=1), ledger.integer("trainer.devices", least=-1)
+    nodes = ledger.integer("trainer.num_nodes", least=1)
+    each = ledger.integer("trainer.devices", least=-1) or ledger.integer("trainer.gpus", least=-1)  # the older name
     gpus = each * (nodes or 1) if each is not None and each > 0 else None
     settings["cluster.nodes"] = nodes
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
-
-
-def resolve(data: dict[str, Any]) -> dict[str, Any]:
-    """Put values in the place of ``${.key}``, ``${training.model.key}`` and ``${multiply:a, b}``.
-
-    Parameters
-    ----------
-    data : dict
-
-    Returns
-    -------
-    dict
-        What cannot be resolved stays as it is written.
-
-    Examples
-    --------
-    >>> resolve({"model": {"h": 768, "f": "${multiply:4, ${.h}}", "p": "${dir}/x"}})["model"]
-    {'h': 768, 'f': 3072, 'p': '${dir}/x'}
-    """
-
-    def walk(value: Any, siblings: Mapping[str, Any]) -> Any:
-        if isinstance(value, dict):
-            return {key: walk(inner, value) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [walk(inner, siblings) for inner in value]
-        return _value(value, siblings, data) if isinstance(value, str) and "${" in value else value
-
-    result: dict[str, Any] = walk(data, data)
-    return result
-
-
-def _value(text: str, siblings: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
-    def name(match: re.Match[str]) -> str:
-        words = match[1]
-        if words.startswith("."):
-            found = siblings.get(words[1:])
-        else:
-            found = root
-            for part in words.removeprefix("training.").split("."):
-                found = found.get(part) if isinstance(found, Mapping) else None
-        if isinstance(found, str) and "${" in found and depth < 4:
-            found = _value(found, siblings, root, depth + 1)
-        return match[0] if found is None or isinstance(found, (dict, list)) else str(found)
-
-    plain = re.sub(r"\$\{(\.?[\w.]+)\}", name, text)
-    product = re.fullmatch(rf"\$\{{multiply:({_FACTOR}(?:,{_FACTOR})*)\}}", plain)
-    if product:
-        number = math.prod((float(part) for part in product[1].split(",")), start=1.0)
-        return int(number) if number.is_integer() else number
-    return int(plain) if re.fullmatch(r"\d{1,18}", plain) else plain
 
 
 def _arguments(ledger: Ledger) -> MegatronArguments:
@@ -243,8 +202,41 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
 def _refuse(ledger: Ledger) -> None:
     if ledger.text("model.transformer_block_type") not in (None, "pre_ln"):
         ledger.refuse("model.transformer_block_type", "is not simulated", allowed="pre_ln")
-    if any(key in ledger.data["model"] for key in ("mm_cfg", "vision_encoder")):
-        ledger.refuse("model.mm_cfg", "is not simulated: a vision tower beside the language model")
+    found = other_model(ledger.data)
+    if found is not None:
+        ledger.refuse(found[0], f"is not simulated from NeMo's recipes: {found[1]}")
+
+
+def _peft(ledger: Ledger) -> dict[str, Any]:
+    """Read the adapters of ``megatron_gpt_finetuning_config.yaml``."""
+    scheme = (ledger.text("model.peft.peft_scheme") or "none").lower()
+    if scheme in ("none", "null"):
+        return {}
+    if scheme not in ("lora", "qlora"):
+        ledger.refuse("model.peft.peft_scheme", "is not simulated", allowed="lora, qlora, null")
+    if scheme == "qlora":
+        quantized(ledger, 4)
+    rank = ledger.integer("model.peft.lora_tuning.adapter_dim", least=1)
+    if rank is None:
+        ledger.refuse("model.peft.lora_tuning.adapter_dim", "is missing: the rank of the adapters")
+    names = ledger.names("model.peft.lora_tuning.target_modules") or ["attention_qkv"]
+    strange = sorted({*names} - {*_ADAPTED})
+    if strange:
+        ledger.refuse("model.peft.lora_tuning.target_modules", "are not known", allowed=", ".join(_ADAPTED))
+    targets = [target for name in names for target in _ADAPTED[name]]
+    return {"training.lora": {"rank": rank, "targets": list(dict.fromkeys(targets))}}
+
+
+def _sequence(ledger: Ledger, settings: dict[str, Any]) -> None:
+    """Take the sequence length of fine-tuning from its data, where the model has none."""
+    if settings.get("training.sequence_length") is not None:
+        return
+    for key in ("model.data.train_ds.max_seq_length", "model.data.max_seq_length", "model.data.seq_length"):
+        length = ledger.integer(key, least=1)
+        if length is not None:
+            settings["training.sequence_length"] = length
+            ledger.open.pop("training.sequence_length", None)
+            return
 
 
 def _fsdp(ledger: Ledger) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Shell scripts as the commands they would run: read, never run.
 
-Variables, ``${NAME:-default}``, arrays, whole-number arithmetic, quotes and line continuations are expanded. What would
-have to be run to be known (command substitutions, positional parameters, what an ``if`` decides) stays as it is
-written; a reader that needs such a value refuses it by name.
+Variables, ``${NAME:-default}``, ``${NAME:+word}``, arrays and their lengths, whole-number arithmetic, quotes and line
+continuations are expanded, and of an ``if`` that the script itself decides the branch that runs. What would have to be
+run to be known (command substitutions, positional parameters, other conditions) stays as it is written; a reader that
+needs such a value refuses it by name.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
-from simgpu.io.foreign.shell_words import Word, statements, without_heredocs
+from simgpu.io.foreign.shell_branches import Branches, decided, joined
+from simgpu.io.foreign.shell_words import JOINTS, Word, statements, without_heredocs
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\+?=)(.*)", re.DOTALL)
 _REFERENCE: Final = re.compile(
     r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)"  # $((a * b))
+    r"|\$\{#([A-Za-z_]\w*)\[[@*]\]\}"  # ${#a[@]}
     r"|\$\{([A-Za-z_]\w*|\d+)(\[[@*]\])?(?:(:?[-=+?])([^{}]*))?\}"  # ${a}, ${a[@]}, ${a:-b}
     r"|\$([A-Za-z_]\w*|\d)"  # $a
 )
-_CONTROL: Final = ("if", "for", "while", "until", "case", "select", "function")
+_DEEPEST: Final = 4  # commands in the texts of others
+_CONTROL: Final = ("for", "while", "until", "case", "select", "function")
 _CLOSING: Final = ("fi", "done", "esac", "}")
-_INSIDE: Final = ("then", "else", "elif", "do", "{")
+_INSIDE: Final = ("then", "else", "do", "{")
 _SBATCH: Final = re.compile(r"^#SBATCH\s+(?:(--[\w-]+)[=\s]+|(-[Nn])[=\s]*)(\S+)", re.MULTILINE)
 _SLURM: Final = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "-N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -43,21 +47,26 @@ class Command:
     environment : mapping
         Assignments in front of it, and the variables exported before.
     certain : bool
-        Whether it stands outside of every ``if``, loop and function.
+        Whether it runs for sure: outside of loops, functions, and every ``if`` that the script does not decide.
     variables : mapping
         All that is set before, exported or not, Slurm's by ``#SBATCH`` lines too.
+    left_out : tuple of str
+        Words that it may have besides, which an ``if`` adds to a variable of it, and the script does not decide.
     """
 
     words: tuple[str, ...]
     environment: Mapping[str, str]
     certain: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _State:
     values: dict[str, list[str]] = field(default_factory=dict)
     exported: dict[str, None] = field(default_factory=dict)
+    branches: Branches = field(default_factory=Branches)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
     depth: int = 0
 
 
@@ -86,58 +95,115 @@ def read_commands(text: str) -> list[Command]:
             if number.isdigit():
                 state.values[name] = [number]
     commands: list[Command] = []
-    for words in statements(without_heredocs(text)):
-        _take(words, state, commands)
+    _walk(statements(without_heredocs(text)), state, commands)
     return commands
 
 
+def _walk(parts: list[list[Word]], state: _State, commands: list[Command]) -> None:
+    at = 0
+    while at < len(parts):
+        words, at = parts[at], at + 1
+        tests, joints = [words], list[str]()
+        while at + 1 < len(parts) and _joint(parts[at]):  # a && b || c
+            joints.append(_joint(parts[at]))
+            tests.append(parts[at + 1])
+            at += 2
+        if words[0].text in ("if", "elif"):
+            found = _condition(words[1:], state)
+            for joint, test in zip(joints, tests[1:], strict=True):
+                found = joined(found, joint, _condition(test, state))
+            (state.branches.enter if words[0].text == "if" else state.branches.other)(found)
+            continue
+        for count, test in enumerate(tests):
+            runs = _condition(test, state) if count < len(joints) else None
+            _take(test, state, commands)
+            if count < len(joints) and runs is (joints[count] == "||"):
+                break
+
+
+def _joint(words: list[Word]) -> str:
+    return words[0].text if words[0].text in JOINTS else ""
+
+
+def _condition(words: list[Word], state: _State) -> bool | None:
+    return decided([_join(list(word.pieces), state) for word in words])
+
+
 def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
-    first = words[0].text
+    first, branches = words[0].text, state.branches
     if first in _CONTROL or (len(words) > 1 and words[1].text == "()") or first.endswith("()"):
-        state.depth += 1
+        branches.enter(None)
         return
     if first in _CLOSING:
-        state.depth = max(0, state.depth - 1)
+        branches.leave()
         return
     if first in _INSIDE:
+        if first == "else":
+            branches.other()
         if len(words) > 1:
             _take(words[1:], state, commands)
+        return
+    if branches.runs is False:
+        return
+    if first in ("[[", "[", "test"):
         return
     if first in ("export", "declare", "readonly", "local"):
         for word in words[1:]:
             state.exported.setdefault(word.text.partition("=")[0])
         words = [word for word in words[1:] if not word.text.startswith("-")]
     own: dict[str, str] = {}
+    whole = words
     while words and (match := _ASSIGNMENT.fullmatch(words[0].text)) and not words[0].quoted_first:
         name, sign, _ = match.groups()
         values = _assigned(words[0], state)
-        if state.depth and name in state.values and state.values[name] != values:
-            values = [f"${name}"]  # which branch runs is not known
-        state.values[name] = [*state.values.get(name, []), *values] if sign == "+=" else values
-        own[name] = " ".join(values)
+        unsure = branches.runs is None
+        if sign == "+=" and unsure and name in state.values:
+            state.left_out.setdefault(name, []).extend(values)
+        else:
+            if unsure and name in state.values and state.values[name] != values:
+                values = [f"${name}"]  # which branch runs is not known
+            state.values[name] = [*state.values.get(name, []), *values] if sign == "+=" else values
+            own[name] = " ".join(values)
         words = words[1:]
     expanded = [part for word in words for part in _expand(word, state)]
     if expanded:
         environment = {name: " ".join(state.values.get(name, [])) for name in state.exported} | own
         variables = {name: " ".join(values) for name, values in state.values.items()}
         outer, inner = _inner(expanded)
+        written = " ".join(word.text for word in whole)
+        extra = [part for name, parts in state.left_out.items() if re.search(rf"\b{name}\b", written) for part in parts]
         if inner is None:
-            command = Command(
-                words=tuple(expanded), environment=environment, certain=state.depth == 0, variables=variables
+            commands.append(
+                Command(
+                    words=tuple(expanded),
+                    environment=environment,
+                    certain=branches.runs is True,
+                    variables=variables,
+                    left_out=tuple(extra),
+                )
             )
-            commands.append(command)
+            return
+        if state.depth == _DEEPEST:
             return
         nested: list[Command] = []
-        for statement in statements(inner):
-            _take(statement, state, nested)
+        state.depth += 1
+        _walk(statements(inner), state, nested)
+        state.depth -= 1
         commands += [
-            replace(command, words=(*outer, *command.words), environment={**environment, **command.environment})
+            replace(
+                command,
+                words=(*outer, *command.words),
+                environment={**environment, **command.environment},
+                left_out=(*extra, *command.left_out),
+            )
             for command in nested
         ]
 
 
 def _inner(words: list[str]) -> tuple[list[str], str | None]:
-    """Return what stands in front of ``bash -c TEXT``, and the text; None where there is none."""
+    """Return what stands in front of ``bash -c TEXT`` or ``eval TEXT``, and the text; None where there is none."""
+    if words[0] == "eval":
+        return [], " ".join(word for word in words[1:] if word != "\\")
     for at, word in enumerate(words[:-2]):
         if word.rsplit("/", 1)[-1] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", words[at + 1]):
             return words[:at], words[at + 2]
@@ -163,7 +229,8 @@ def _expand(word: Word, state: _State) -> list[str]:
     """Expand one word to the words it becomes: unquoted values are split at blanks, arrays at their elements."""
     array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.text)
     if array and array[1] in state.values:
-        return list(state.values[array[1]])
+        parts = list(state.values[array[1]])
+        return parts if word.quoted_first else [piece for part in parts for piece in part.split()]
     result: list[str] = []
     glued = False
     for text, quote in word.pieces:
@@ -181,12 +248,18 @@ def _expand(word: Word, state: _State) -> list[str]:
 
 def _substitute(text: str, state: _State, depth: int = 0) -> str:
     def value(match: re.Match[str]) -> str:
-        formula, braced, _, sign, default, bare = match.groups()
+        formula, counted, braced, _, sign, default, bare = match.groups()
         if formula is not None:
-            number = whole_number(_substitute(re.sub(r"(?<![\w$])([A-Za-z_]\w*)", r"$\1", formula), state, depth + 1))
+            number = whole_number(_substitute(re.sub(r"(?<![\w${#])([A-Za-z_]\w*)", r"$\1", formula), state, depth + 1))
             return match[0] if number is None else str(number)
+        if counted is not None:
+            array = state.values.get(counted)
+            return match[0] if array is None else str(len(array))
         name = braced or bare
         known = state.values.get(name)
+        if sign is not None and sign.lstrip(":") == "+":  # ${A:+x}: x where A is set, nothing where it is not
+            absent = known is None or (sign[0] == ":" and known in ([""], []))
+            return "" if absent else _substitute(default.strip("\"'"), state, depth + 1)
         if sign is not None and sign.lstrip(":") in ("-", "="):
             empty = known is None or (sign[0] == ":" and known in ([""], []))
             return _substitute(default.strip("\"'"), state, depth + 1) if empty else " ".join(known or [])

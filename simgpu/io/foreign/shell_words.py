@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
+
+JOINTS: Final = ("&&", "||")
+"""What joins two commands of which the second may not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Word:
 
 
 def statements(text: str) -> list[list[Word]]:
-    """Cut a script into words, and words into statements; redirections are left out.
+    """Cut a script into words, and words into statements; redirections are left out, ``&&`` and ``||`` are statements.
 
     Parameters
     ----------
@@ -53,10 +57,13 @@ def statements(text: str) -> list[list[Word]]:
         elif character == "#":
             position = _line_end(text, position)
         elif character in "\n;&|" and not arrays:
-            position += 1
+            joint = text[position : position + 2]
+            position += 2 if joint in JOINTS else 1
             if current:
                 found.append(current)
                 current = []
+            if joint in JOINTS:
+                found.append([Word(pieces=((joint, ""),))])
         elif character == "\n":
             position += 1
         elif character == ")" and arrays:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.table import read_table
 from simgpu.io.foreign.accelerate import ROTATE_METHODS
+from simgpu.io.foreign.dimensions import dimensions
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
@@ -133,6 +134,8 @@ def _model(ledger: Ledger) -> dict[str, Any] | str | None:
     name, flavor = ledger.text("model.name"), ledger.text("model.flavor")
     if name is None or flavor is None:
         return None
+    if name.startswith("flux"):
+        ledger.refuse("model.name", "is a diffusion model, which is not simulated")
     for known, size, model in flavors():
         if (known, size.lower()) == (name, flavor.lower()):
             if isinstance(model, dict) and isinstance(model.get("dense_layers"), list):
@@ -153,7 +156,7 @@ def flavors() -> Iterator[tuple[str, str, dict[str, Any] | str]]:
         if "=" not in row["model"]:
             yield row["name"], row["flavor"], row["model"]
             continue
-        sizes: dict[str, Any] = {pair.split("=")[0]: int(pair.split("=")[1]) for pair in row["model"].split()}
+        sizes = dimensions(row["model"])
         every = sizes.pop("dense_every", None)
         if every is not None:
             sizes["dense_layers"] = [layer for layer in range(sizes["layers"]) if (layer + 1) % every]
@@ -251,6 +254,12 @@ def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
                 ledger.note(f"{name} is not simulated: weights are gathered in bf16")
     precision = "fp8" if fp8 else "bf16" if param == "bfloat16" else "fp32"
     settings: dict[str, Any] = {"training.precision": precision}
+    stored = (ledger.text("training.dtype") or "float32").lower()
+    if stored not in ("bfloat16", "float32"):
+        ledger.refuse("training.dtype", "is not known", allowed="bfloat16, float32")
+    if stored == "bfloat16":
+        settings |= {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
+        ledger.note("training.dtype bfloat16: the moments are in bf16 there and in fp32 here")
     if precision != "fp32":
         settings["training.reduce_dtype"] = "fp32" if reduce == "float32" else "bf16"
     if compiled:

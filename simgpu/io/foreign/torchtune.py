@@ -15,15 +15,28 @@ from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_d
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import DTYPES, adapter_targets, quantized
+from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtune"
+_ALONE: Final = re.compile(r"^#.*\btune run \w+_single_device\b", re.MULTILINE)
+"""The recipe for one GPU, which only the comments of a configuration name."""
+_TRAINERS: Final = {
+    **dict.fromkeys(
+        ("teacher_model", "teacher_checkpointer"), "distillation runs a teacher beside: it is not simulated"
+    ),
+    **dict.fromkeys(
+        ("policy_model", "ref_checkpointer", "ref_policy_checkpointer"),
+        "is not simulated: the step of preference learning is more than one model's training",
+    ),
+}
 _IDLE: Final = (
     "output_dir", "tokenizer*", "dataset*", "seed", "shuffle", "run_val_every_n_steps", "batch_size_val",
     "checkpointer*", "resume_from_checkpoint", "save_*", "epochs", "max_steps_per_epoch", "clip_grad_norm", "log_*",
     "metric_logger*", "profiler*", "lr_scheduler*", "device", "loss.*", "optimizer.*", "model.lora_alpha",
     "model.lora_dropout", "num_workers", "collate_fn", "enable_async_checkpointing", "keep_last_n_checkpoints",
     "model.quantize_base", "cudnn_deterministic_mode", "fsdp.*", "val_*", "custom_sharded_layers", "generation_*",
-    "optimizer_in_bwd",
+    "optimizer_in_bwd", "low_cpu_ram", "quantizer.*", "tensor_parallel_plan.*", "model.*_trainable", "model.image_size",
+    "dataloader*", "ac_mode", "ac_option", "memory_efficient_fsdp_wrap", "use_fp8", "enable_fp8_training", "fp8_*",
 )  # fmt: skip
 
 
@@ -35,8 +48,8 @@ def recognise(path: Path, text: str) -> bool:
     >>> recognise(Path("t.yaml"), "model: {_component_: torchtune.models.llama3.llama3_8b}")
     True
     """
-    data = mapping_of(text)
-    model = (data or {}).get("model")
+    data = mapping_of(text) or {}
+    model = data.get("model", data.get("policy_model"))
     return isinstance(model, dict) and str(model.get("_component_", "")).startswith("torchtune.")
 
 
@@ -57,6 +70,8 @@ def read_torchtune(path: Path) -> Reading:
     """
     document = read_document(path)
     ledger = Ledger(Document(source=document.source, data=interpolate(document.data), lines=document.lines))
+    _refuse(ledger)
+    alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
     precision = ledger.choice("dtype", DTYPES) or "fp32"
     reshard = ledger.flag("fsdp_reshard_after_forward")
@@ -73,7 +88,7 @@ def read_torchtune(path: Path) -> Reading:
         "training.master_dtype": "none",
         "parallel.tp": ledger.integer("tensor_parallel_dim", least=1),
         "parallel.cp": ledger.integer("context_parallel_dim", least=1),
-        "parallel.data_parallel": "fsdp",
+        "parallel.data_parallel": None if alone else "fsdp",
         "fsdp.reshard_after_forward": True if reshard is None else reshard,
         "fsdp.cpu_offload": (ledger.flag("fsdp_cpu_offload") or ledger.flag("fsdp.cpu_offload")) or None,
         "fsdp.wrap_embedding_and_head": ledger.get("custom_sharded_layers") is not None or None,
@@ -85,10 +100,26 @@ def read_torchtune(path: Path) -> Reading:
             quantized(ledger, 4)
     if ledger.flag("enable_activation_offloading"):
         ledger.note("enable_activation_offloading is not simulated: activations stay on the GPU")
+    if isinstance(ledger.raw("quantizer"), dict):
+        ledger.note("quantizer: the rounding of weights and activations in training (QAT) is not simulated")
+    if ledger.flag("model.use_dora"):
+        ledger.note("model.use_dora: the norms of DoRA are not simulated: it is priced as LoRA")
     if ledger.flag("optimizer_in_bwd"):
         ledger.note("optimizer_in_bwd is not simulated: all gradients are kept to the optimizer's step")
     ledger.idle(*_IDLE)
-    return ledger.reading(KIND, settings)
+    return ledger.reading(KIND, settings, gpus=1 if alone else None)
+
+
+def _refuse(ledger: Ledger) -> None:
+    """Refuse recipes that train nothing, and those whose step is more than one model's training."""
+    for block, what in _TRAINERS.items():
+        if block in ledger.data:
+            ledger.refuse(block, what)
+    loss = ledger.text("loss._component_") or ""
+    if any(name in loss for name in ("DPO", "RSO", "IPO", "SimPO", "PPO", "KD", "GRPO")):
+        ledger.refuse("loss._component_", "is not simulated: its step is more than one model's training")
+    if "optimizer" not in ledger.data:
+        ledger.refuse("optimizer", "is missing: a recipe of evaluation, generation or quantization trains nothing")
 
 
 def _optimizer(ledger: Ledger, precision: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "trainer"
@@ -24,45 +25,31 @@ SEQUENCES: Final = (
     "sequence_len",
 )  # fmt: skip
 _MODELS: Final = ("model_name_or_path", "model_name", "pretrained_model_name_or_path", "model_id", "config_name")
-_ATTENTION: Final = {
-    "flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attn": "flash", "sdpa": "flash", "fa2": "flash",
-    "kernels-community/flash-attn": "flash", "kernels-community/flash-attn2": "flash", "auto": None, "eager": "eager",
-    "disabled": "eager", "flex_attention": "flash", "true": "flash", "false": None,
-}  # fmt: skip
-_OPTIMIZERS: Final = (
-    # Word that the name contains, what is kept, kernels of the optimizer.
-    ("adamw_torch_fused", "adamw", "fused"), ("adamw_apex_fused", "adamw", "fused"),
-    ("adamw_torch_4bit", "adam8bit", None), ("8bit", "adam8bit", None), ("4bit", "adam8bit", None),
-    ("adamw_torch", "adamw", "foreach"), ("adafactor", "adafactor", None), ("galore", "adamw", None),
-    ("adam", "adamw", None), ("lion", "sgd", None), ("sgd", "sgd", None), ("rmsprop", "sgd", None),
-    ("muon", "sgd", None), ("adagrad", "sgd", None), ("lamb", "adamw", None),
-)  # fmt: skip
-_APPROXIMATE: Final = {
-    "galore": "its projections are not simulated: whole fp32 moments are kept",
-    "lion": "it is priced as sgd with momentum, which keeps one moment too",
-    "muon": "its orthogonalisation is not simulated: it is priced as sgd with momentum",
-    "lamb": "it is priced as adamw, which keeps as many moments",
-    "4bit": "it is priced as 8-bit Adam",
-}
+_FUSED: Final = ("flash", "sdpa", "fa2", "fa3", "flex", "xformers", "true", "unsloth")
+"""Parts of the words for attention in one kernel; names of kernels on the hub hold one of them."""
+_UNFUSED: Final = ("eager", "disabled", "math")
+_ADAPTED: Final = ("use_peft", "use_lora", "lora_enable")  # Transformers' examples, others, LLaVA
+_UNDECIDED: Final = ("auto", "false", "none")
 IDLE: Final = (
     "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "output_dir", "overwrite_output_dir", "do_*",
     "*_steps", "*_strategy", "learning_rate", "lr*", "weight_decay", "adam_*", "warmup_*", "num_train_epochs",
     "num_epochs", "logging_*", "save_*", "eval_*", "evals_per_epoch", "report_to", "run_name", "seed", "data_seed",
     "dataloader_*", "remove_unused_columns", "max_grad_norm", "hub_*", "push_to_hub", "resume_from_checkpoint",
-    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "dataset*", "data_path", "train_file",
-    "validation_file", "preprocessing_num_workers", "overwrite_cache", "max_samples", "cache_dir",
-    "trust_remote_code", "use_fast_tokenizer", "tokenizer*", "template", "stage", "lazy_preprocess", "ddp_timeout",
-    "ddp_backend", "local_rank", "log_level*", "lora_alpha", "lora_dropout", "plot_loss",
-    "per_device_eval_batch_size", "per_gpu_eval_batch_size", "val_size", "gradient_checkpointing_kwargs*",
-    "use_auth_token", "token", "streaming", "disable_tqdm", "group_by_length", "length_column_name", "use_cache",
-    "conv_template", "model_revision", "low_cpu_mem_usage", "include_*", "skip_memory_metrics",
-    "torch_empty_cache*", "model_type", "config_overrides", "keep_linebreaks", "fp16_opt_level", "fp16_backend",
-    "half_precision_backend", "fp16_full_eval", "bf16_full_eval", "optim_args", "optim_target_modules",
-    "neftune_noise_alpha", "padding_side", "full_determinism", "log_*", "wandb_*",
-    "rope_scaling", "ignore_data_skip", "label_*", "chat_template", "lora_task_type", "lora_bias", "bias",
-    "use_rslora", "use_dora", "bnb_4bit_*", "gradient_clipping", "dataset_text_field", "completion_only_loss",
-    "assistant_only_loss", "packing", "sample_packing", "eval_packing", "train_on_inputs", "max_steps",
-    "use_reentrant", "average_tokens_across_devices", "prediction_loss_only",
+    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "dataset*", "data_path", "train_file*",
+    "validation_file", "preprocessing_num_workers", "overwrite_cache", "max_samples", "cache_dir", "trust_remote_code",
+    "use_fast_tokenizer", "tokenizer*", "template", "stage", "lazy_preprocess", "ddp_timeout", "ddp_backend",
+    "local_rank", "log_level*", "lora_alpha", "lora_dropout", "plot_loss", "per_device_eval_batch_size",
+    "per_gpu_eval_batch_size", "val_size", "gradient_checkpointing_kwargs*", "use_auth_token", "token", "streaming",
+    "disable_tqdm", "group_by_length", "length_column_name", "use_cache", "conv_template", "model_revision",
+    "low_cpu_mem_usage", "include_*", "skip_memory_metrics", "torch_empty_cache*", "model_type", "config_overrides",
+    "keep_linebreaks", "fp16_opt_level", "fp16_backend", "half_precision_backend", "fp16_full_eval", "bf16_full_eval",
+    "optim_args", "optim_target_modules", "neftune_noise_alpha", "padding_side", "full_determinism", "log_*", "wandb_*",
+    "rope_scaling", "ignore_data_skip", "label_*", "chat_template", "lora_task_type", "lora_bias", "bias", "use_rslora",
+    "use_dora", "bnb_4bit_*", "gradient_clipping", "dataset_text_field", "completion_only_loss", "assistant_only_loss",
+    "packing", "sample_packing", "eval_packing", "train_on_inputs", "max_steps", "use_reentrant",
+    "average_tokens_across_devices", "prediction_loss_only", "revision", "ray_*", "_comment",
+    "restore_callback_states_from_checkpoint", "use_mps_device", "jit_mode_eval", "past_index", "ddp_*", "project",
+    "model_init_kwargs.*",
 )  # fmt: skip
 
 
@@ -151,6 +138,7 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     if ledger.flag(f"{at}accelerator_config.gradient_accumulation_kwargs.sync_each_batch"):
         settings["fsdp.no_sync"] = False
     _named_deepspeed(ledger, at)
+    _loaded(ledger, at)
     if ledger.flag(f"{at}use_liger_kernel") or ledger.flag(f"{at}enable_liger_kernel"):
         ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
     ledger.idle(*(f"{at}{name}" for name in IDLE))
@@ -166,6 +154,10 @@ def precision(ledger: Ledger, at: str) -> str | None:
         return "bf16"
     if ledger.flag(f"{at}fp16"):
         return "fp16"
+    if ledger.raw(f"{at}amp") is True:
+        ledger.get(f"{at}amp")
+        ledger.note("amp: autocast to fp16, which is PyTorch's own choice")
+        return "fp16"
     return "tf32" if ledger.flag(f"{at}tf32") else None
 
 
@@ -173,8 +165,8 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     """Read adapters, and the 4- or 8-bit weights below them."""
     settings: dict[str, Any] = {}
     rank = ledger.integer(f"{at}lora_rank", least=1) or ledger.integer(f"{at}lora_r", least=1)
-    wanted = ledger.flag(f"{at}use_peft")
-    wanted = ledger.flag(f"{at}use_lora") if wanted is None else wanted
+    given = [flag for name in _ADAPTED if (flag := ledger.flag(f"{at}{name}")) is not None]
+    wanted = given[0] if given else None
     targets = ledger.names(f"{at}lora_target_modules") or ledger.names(f"{at}lora_target")
     if rank is not None and wanted is not False:
         settings["training.lora"] = {"rank": rank, **adapter_targets(ledger, targets)}
@@ -207,38 +199,6 @@ def quantized(ledger: Ledger, bits: int) -> None:
     )
 
 
-def optimizer(name: str, ledger: Ledger, key: str) -> dict[str, Any]:
-    """Return what an optimizer keeps, and its kernels.
-
-    Parameters
-    ----------
-    name : str
-        As Transformers, Axolotl or LLaMA-Factory call it.
-    ledger : Ledger
-        Gets a note where it is priced as another one.
-    key : str
-        For messages.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    ScenarioError
-    """
-    word = name.lower()
-    for part, kept, kernels in _OPTIMIZERS:
-        if part in word:
-            note = next((text for part, text in _APPROXIMATE.items() if part in word), None)
-            if note:
-                ledger.note(f"{key} {name}: {note}")
-            return {"training.optimizer": kept, "software.optimizer": kernels}
-    raise ledger.refused(
-        key, "is no optimizer that is simulated", allowed="adamw_torch, adamw_torch_fused, adafactor, sgd, ..."
-    )
-
-
 def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     key = f"{at}optim" if ledger.text(f"{at}optim") else f"{at}optimizer"
@@ -247,7 +207,7 @@ def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
         settings |= optimizer(name, ledger, key)
     if ledger.flag(f"{at}adafactor"):
         settings["training.optimizer"] = "adafactor"
-    attention = ledger.choice(f"{at}attn_implementation", _ATTENTION) or ledger.choice(f"{at}flash_attn", _ATTENTION)
+    attention = _attention(ledger, f"{at}attn_implementation") or _attention(ledger, f"{at}flash_attn")
     if ledger.flag(f"{at}use_flash_attn") or ledger.flag(f"{at}use_flash_attention_2"):
         attention = "flash"
     compiled = ledger.flag(f"{at}torch_compile")
@@ -256,6 +216,18 @@ def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
     if preset:
         settings["software"] = {"preset": preset, "optimizer": kernels} if kernels else preset
     return settings
+
+
+def _attention(ledger: Ledger, key: str) -> str | None:
+    """Return the software generation of an attention that is asked for; None where the program chooses."""
+    word = (ledger.text(key) or "auto").lower()
+    if word in _UNDECIDED:
+        return None
+    if any(part in word for part in _UNFUSED):
+        return "eager"
+    if not any(part in word for part in _FUSED):
+        ledger.refuse(key, "is not known here", allowed="eager, sdpa, flash_attention_2, flash_attention_3, ...")
+    return "flash"
 
 
 def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
@@ -286,6 +258,19 @@ def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
 def _wrapping_classes(ledger: Ledger, block: str) -> bool:
     data = ledger.raw(block)
     return isinstance(data, dict) and any("wrap" in str(key) for key in data)
+
+
+def _loaded(ledger: Ledger, at: str) -> None:
+    """Leave open which format weights are loaded in: it counts where nothing keeps them in fp32 beside."""
+    for key in ("torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype"):
+        word = (ledger.text(f"{at}{key}") or "").lower()
+        if word in DTYPES:
+            ledger.open["loaded_dtype"] = DTYPES[word]
+        elif word == "auto" or f"{at}{key}" in ledger.open:
+            ledger.note(
+                f"{key}: auto loads weights in the format that they were published in; fp32 is simulated: "
+                "--set training.param_dtype=bf16 for those of most models"
+            )
 
 
 def _named_deepspeed(ledger: Ledger, at: str) -> None:

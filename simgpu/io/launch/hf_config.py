@@ -73,7 +73,11 @@ def _decoder(model: Model, sequence: int) -> dict[str, Any]:
             found = model_from_huggingface(config, name=model.name)
         except ModelError:
             continue
-        if isinstance(found, Model) and replace(found, family=model.family) == model:
+        if not isinstance(found, Model):
+            continue
+        unsaid = model.window_layers is None  # sequences are shorter than the window then: whose it is means nothing
+        found = replace(found, window_layers=None if unsaid else found.window_layers)
+        if replace(found, family=model.family) == model:
             return config
     raise cannot("model", model.name, "has dimensions that no architecture of Transformers has which is read here")
 

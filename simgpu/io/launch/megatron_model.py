@@ -19,7 +19,14 @@ _MLPS: Final[dict[str, list[str]]] = {
     "relu": ["--squared-relu"],
 }
 _NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
-_POSITIONS: Final = {"rope": "rope", "learned": "learned_absolute"}
+_POSITIONS: Final = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
+_NO_ARGUMENT: Final = {
+    "branch_norms": "norms behind attention and MLP",
+    "joint_qk_norm": "norms over all heads together",
+    "output_gate": "a gate on the attention's output",
+    "delta": "layers of linear attention",
+}
+"""What a model may have that no argument asks for."""
 
 
 def model_rows(job: Job) -> list[list[str]]:
@@ -56,6 +63,11 @@ def model_rows(job: Job) -> list[list[str]]:
         raise cannot("model", model.name, "is no decoder, which is what pretrain_gpt.py trains")
     if model.parallel_residual:
         raise cannot("model.parallel_residual", True, "has no argument of Megatron", allowed="false")
+    for field in _NO_ARGUMENT:
+        if getattr(model, field):
+            raise cannot("model", model.name, f"has {_NO_ARGUMENT[field]}, which Megatron's arguments do not build")
+    if model.window_layers is not None and len(model.window_layers) not in (0, model.layers):
+        raise cannot("model", model.name, "has windows in some layers, and Megatron's argument is about all of them")
     if model.mlp_bias != model.output_bias or (model.mlp_bias and not model.qkv_bias):
         problem = "differs from model.output_bias: Megatron has one switch for both"
         raise cannot("model.mlp_bias", model.mlp_bias, problem, allowed=str(model.output_bias).lower())

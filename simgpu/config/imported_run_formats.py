@@ -1,0 +1,111 @@
+"""Storage formats of an imported run, where they depend on how its replicas are joined."""
+
+from __future__ import annotations
+
+from simgpu.config.imported_run_layout import SHARDED
+from simgpu.config.imported_run_merge import Merged
+
+
+def formats(merged: Merged, *, deepspeed: bool) -> None:
+    """Set storage formats where the framework's are not those that a scenario takes by itself.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    deepspeed : bool
+        Whether DeepSpeed runs it, with ZeRO or without.
+
+    Notes
+    -----
+    DeepSpeed without ZeRO keeps weights and gradients in 16 bits and masters in fp32, all of them on every GPU
+    (deepspeedai/DeepSpeed 0.19 ``runtime/engine.py``, _do_optimizer_sanity_check and _configure_fp16_optimizer).
+    Frozen weights below adapters are loaded in the precision of the arithmetic.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"training.precision": "bf16", "training.lora": {"rank": 8}})
+    >>> formats(merged, deepspeed=False)
+    >>> merged.values["training.param_dtype"]
+    'bf16'
+    """
+    precision = merged.get("training.precision")
+    if precision not in ("bf16", "fp16"):
+        return
+    kept: dict[str, str] = {}
+    if deepspeed and merged.get("parallel.data_parallel") in ("ddp", None):
+        kept = {"param": precision, "grad": precision, "reduce": precision, "master": "fp32"}
+    elif merged.get("training.lora") is not None and not deepspeed:
+        kept = {"param": precision, "master": "none"}
+    for name, dtype in kept.items():
+        if merged.get(f"training.{name}_dtype") is None:
+            merged.put(f"training.{name}_dtype", dtype, "")
+
+
+def loaded_formats(merged: Merged, loaded: str) -> None:
+    """Set the storage of weights that a program loads in 16 bits, where it keeps no others beside.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    loaded : str
+        The format that weights are loaded in.
+
+    Notes
+    -----
+    Under DDP and on one GPU a parameter keeps the format that it is loaded in, and PyTorch's optimizers make states in
+    that of the parameter; FSDP under Accelerate makes them fp32 again
+    (huggingface/accelerate ``src/accelerate/accelerator.py``), and DeepSpeed keeps masters.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"parallel.data_parallel": "ddp"})
+    >>> loaded_formats(merged, "bf16")
+    >>> merged.values["training.param_dtype"], merged.values["training.master_dtype"]
+    ('bf16', 'none')
+    """
+    if loaded == "fp32" or merged.get("parallel.data_parallel") not in (None, "none", "ddp", "dataparallel"):
+        return
+    for name, dtype in (("param", loaded), ("grad", loaded), ("reduce", loaded), ("master", "none")):
+        if merged.get(f"training.{name}_dtype") is None:
+            merged.put(f"training.{name}_dtype", dtype, "")
+    merged.notes.append(
+        f"weights and gradients in {loaded}, as they are loaded; moments are in fp32 here, and {loaded} there"
+    )
+
+
+def unsharded_amp(merged: Merged, gpus: int) -> None:
+    """Settle torchtitan's arithmetic: only FSDP, or DDP alone, runs in the reduced precision.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    gpus : int
+
+    Notes
+    -----
+    pytorch/torchtitan ``torchtitan/distributed/utils.py``, maybe_enable_amp: with tensor or pipeline parallelism and
+    without sharding mixed precision is off.
+
+    Examples
+    --------
+    >>> merged = Merged(values={"training.precision": "bf16", "parallel.tp": 8, "parallel.data_parallel": "fsdp"})
+    >>> unsharded_amp(merged, 8)
+    >>> merged.values["training.precision"]
+    'fp32'
+    """
+    divided = (merged.get("parallel.tp") or 1) * (merged.get("parallel.pp") or 1)
+    context = merged.get("parallel.cp") or 1
+    sharded = merged.get("parallel.data_parallel") in SHARDED and gpus > divided
+    if divided == 1 or sharded or context > 1 or merged.get("training.precision") != "bf16":
+        return
+    if merged.get("training.param_dtype") is not None:
+        return
+    merged.put("training.precision", "fp32", merged.sources.get("training.precision", ""))
+    merged.put("training.reduce_dtype", None, "")
+    merged.notes.append(
+        "training.precision: fp32: without sharding torchtitan has no mixed precision beside tensor or pipeline "
+        "parallelism"
+    )

@@ -1,0 +1,89 @@
+"""DeepSpeed's block ``zero_optimization``: buckets, prefetching and offloading.
+
+Names and defaults: deepspeedai/DeepSpeed ``deepspeed/runtime/zero/config.py`` and ``offload_config.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from simgpu.io.foreign.ledger import Ledger
+
+_STAGE3: Final = ("prefetch_bucket_size", "param_persistence_threshold", "max_live_parameters")
+_PLUS: Final = ("zero_quantized_weights", "zero_hpz_partition_size", "zero_quantized_gradients")
+
+
+def zero_options(ledger: Ledger, stage: int) -> dict[str, Any]:
+    """Return what the block ``zero_optimization`` says beside its stage.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Of a configuration that has the block as a mapping, or (DeepSpeed's oldest form) as a truth value.
+    stage : int
+        1, 2 or 3.
+
+    Returns
+    -------
+    dict
+        Fields of a scenario; None where the block leaves one to its default.
+
+    Raises
+    ------
+    ScenarioError
+        For a value that is none of its key's.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> block = {"stage": 3, "cpu_offload": True, "overlap_comm": True}
+    >>> fields = zero_options(Ledger(Document(source="x.json", data={"zero_optimization": block})), 3)
+    >>> fields["zero.overlap_comm"], fields["zero.offload_optimizer"], fields["zero.offload_param"]
+    (True, {'device': 'cpu', 'pin_memory': False}, None)
+    """
+    block = "zero_optimization"
+    settings: dict[str, Any] = {"zero.overlap_comm": ledger.flag(f"{block}.overlap_comm")}
+    sizes = ["reduce_bucket_size"] + ([] if stage == 3 else ["allgather_bucket_size"])
+    settings |= {f"zero.{name}": ledger.integer(f"{block}.{name}", least=1) for name in sizes}
+    if stage == 3:
+        for name in _STAGE3:  # pydantic's populate_by_name: both spellings are read
+            value = ledger.integer(f"{block}.stage3_{name}")
+            settings[f"zero.stage3_{name}"] = ledger.integer(f"{block}.{name}") if value is None else value
+        if settings["zero.stage3_max_live_parameters"] == 0:
+            settings["zero.stage3_max_live_parameters"] = 1  # either way nothing is fetched ahead
+        settings |= {f"zero.{name}": ledger.get(f"{block}.{name}") for name in _PLUS}
+        settings["zero.offload_param"] = _offload(ledger, "offload_param", "cpu_offload_params")
+    elif isinstance(ledger.data[block], dict) and "offload_param" in ledger.data[block]:
+        ledger.note(f"{block}.offload_param has no effect at stage {stage}: DeepSpeed reads it at stage 3 only")
+    settings["zero.offload_optimizer"] = _offload(ledger, "offload_optimizer", "cpu_offload")
+    for name in ("reduce_scatter", "contiguous_gradients", "use_multi_rank_bucket_allreduce"):
+        if ledger.flag(f"{block}.{name}") is False and (stage < 3 or not name.startswith("use")):
+            settings[f"zero.{name}"] = False
+    if ledger.flag(f"{block}.allgather_partitions") is False:
+        ledger.note(f"{block}.allgather_partitions: false has no effect: DeepSpeed gathers in one collective")
+    for name in ("zenflow", "zeropp_loco_param"):
+        if ledger.get(f"{block}.{name}"):
+            ledger.note(f"{block}.{name} is not simulated")
+    return settings
+
+
+def _offload(ledger: Ledger, name: str, old: str) -> dict[str, Any] | None:
+    key = f"zero_optimization.{name}"
+    block = ledger.data["zero_optimization"]
+    if not isinstance(block, dict):
+        return None
+    if block.get(name) is None:
+        pinned = bool(ledger.flag("zero_optimization.cpu_offload_use_pin_memory"))
+        return {"device": "cpu", "pin_memory": pinned} if ledger.flag(f"zero_optimization.{old}") else None
+    device = ledger.choice(f"{key}.device", {"cpu": "cpu", "nvme": "nvme", "none": "none"}) or "none"
+    if device == "none":
+        return None
+    result: dict[str, Any] = {"device": device}
+    for option in ("pin_memory", "pipeline_read", "pipeline_write"):
+        value = ledger.flag(f"{key}.{option}")
+        if value is not None:
+            result[option] = value
+    ratio = ledger.get(f"{key}.ratio")
+    if isinstance(ratio, (int, float)) and ratio != 1:
+        ledger.note(f"{key}.ratio: {ratio} is not simulated: all optimizer states are in host memory")
+    return result

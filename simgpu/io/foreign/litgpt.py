@@ -1,0 +1,126 @@
+"""LitGPT's recipes: ``litgpt finetune`` and ``litgpt pretrain``.
+
+Names, defaults and what they do: Lightning-AI/litgpt litgpt/finetune/{full,lora}.py, litgpt/pretrain.py and args.py.
+Fine-tuning on several GPUs shards with FSDP and recomputes every block; pretraining compiles the model, and shards
+within a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.litgpt_model import litgpt_model
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import quantized
+
+KIND: Final = "litgpt"
+_PRECISIONS: Final = {
+    "bf16-true": ("bf16", True), "bf16-mixed": ("bf16", False), "16-mixed": ("fp16", False), "16-true": ("fp16", True),
+    "32-true": ("fp32", False), "transformer-engine": ("fp8", False),
+}  # fmt: skip
+_ADAPTED: Final = {
+    "lora_query": ("q_proj",), "lora_key": ("k_proj",), "lora_value": ("v_proj",), "lora_projection": ("o_proj",),
+    "lora_mlp": ("gate_proj", "up_proj", "down_proj"),
+}  # fmt: skip
+_ON: Final = ("lora_query", "lora_value")  # where the recipe does not say
+_IDLE: Final = (
+    "out_dir", "data", "data.*", "train.*", "eval", "logger_name", "seed", "access_token", "galore.*", "resume",
+    "tokenizer_dir", "initial_checkpoint_dir", "lora_*", "optimizer.*", "optimizer", "log", "log.*", "ops",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file is a recipe of LitGPT.
+
+    Examples
+    --------
+    >>> recognise(Path("lora.yaml"), "checkpoint_dir: c/Llama-2-7b-hf\ntrain: {micro_batch_size: 1}\neval: {}")
+    True
+    """
+    data = mapping_of(text)
+    if data is None or not isinstance(data.get("train"), Mapping) or "micro_batch_size" not in data["train"]:
+        return False
+    return any(name in data for name in ("checkpoint_dir", "model_name", "out_dir", "logger_name"))
+
+
+def read_litgpt(path: Path) -> Reading:
+    r"""Read a recipe.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "lora.yaml"
+    ...     _ = path.write_text("checkpoint_dir: c/meta-llama/Meta-Llama-3-8B\nprecision: bf16-true\ndevices: 1\n"
+    ...                         "lora_r: 32\ntrain: {micro_batch_size: 1, global_batch_size: 8, max_seq_length: 512}")
+    ...     fields = read_litgpt(path).settings
+    >>> fields["model"], fields["training.lora"], fields["training.param_dtype"]
+    ('meta-llama/Meta-Llama-3-8B', {'rank': 32, 'targets': ['q_proj', 'v_proj']}, 'bf16')
+    """
+    ledger = Ledger(read_document(path))
+    pretraining = "checkpoint_dir" not in ledger.data
+    word = ledger.text("precision") or "bf16-mixed"  # get_default_supported_precision(training=True)
+    if word.lower() not in _PRECISIONS:
+        ledger.refuse("precision", "is not simulated", allowed=", ".join(_PRECISIONS))
+    precision, stored = _PRECISIONS[word.lower()]
+    nodes, each = ledger.integer("num_nodes", least=1), ledger.integer("devices", least=1)
+    settings: dict[str, Any] = {
+        "model": _model(ledger),
+        "training.sequence_length": ledger.integer("train.max_seq_length", least=1),
+        "training.micro_batch_size": ledger.integer("train.micro_batch_size", least=1),
+        "training.global_batch_size": ledger.integer("train.global_batch_size", least=1),
+        "training.precision": precision,
+        "training.dropout": 0.0,
+        "cluster.nodes": nodes,
+        "software": "compile" if pretraining else "flash",
+    }
+    if stored:
+        settings |= dict.fromkeys(("training.param_dtype", "training.grad_dtype"), precision)
+        settings["training.master_dtype"] = "none"
+        ledger.note(f"precision {word}: the moments are in {precision} there and in fp32 here")
+    if ledger.raw("lora_r") is not None:
+        targets = [name for key, names in _ADAPTED.items() if _adapted(ledger, key) for name in names]
+        settings["training.lora"] = {"rank": ledger.integer("lora_r", least=1), "targets": targets or ["q_proj"]}
+    quantize = ledger.text("quantize")
+    if quantize:
+        quantized(ledger, 8 if "8" in quantize else 4)
+    gpus = each * (nodes or 1) if each else None
+    if gpus is None or gpus > 1:
+        settings["parallel.data_parallel"] = "hsdp" if pretraining else "fsdp1"
+        if not pretraining:
+            settings["training.recompute"] = "full"
+    ledger.get("train.tie_embeddings")
+    ledger.idle(*_IDLE)
+    return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _adapted(ledger: Ledger, key: str) -> bool:
+    given = ledger.flag(key)
+    return key in _ON if given is None else given
+
+
+def _model(ledger: Ledger) -> Any:
+    for block in ("model", "model_config"):
+        if isinstance(ledger.raw(block), Mapping) and "n_embd" in ledger.data[block]:
+            return litgpt_model(ledger, f"{block}.")
+    named = ledger.text("model_name") or ledger.text("model.name")
+    if named is not None:
+        return named
+    folder = ledger.text("checkpoint_dir")
+    return None if folder is None else "/".join(Path(folder).parts[-2:])
