@@ -79,7 +79,7 @@ def explore(
 
     if figure not in FIGURES:
         raise ScenarioError([Issue(field="figure", value=figure, problem="is none", allowed=", ".join(FIGURES))])
-    controls = _controls(_case(scenario, case, ()), fields)
+    controls = _controls(*_case(scenario, case, ()), fields)
     picture = go.FigureWidget()
     words = ipywidgets.HTML()
     sliders = [_slider(control) for control in controls]
@@ -87,7 +87,7 @@ def explore(
     def show(_: object = None) -> None:
         chosen = [_setting(control.field, slider.value) for control, slider in zip(controls, sliders, strict=True)]
         try:
-            report = _simulated(_case(scenario, case, chosen))
+            report = _simulated(_case(scenario, case, chosen)[0])
         except SimGPUError as error:
             words.value = f"<p style='color:#b3261e'>{text(error)}</p>"
             return
@@ -97,20 +97,22 @@ def explore(
     for slider in sliders:
         slider.observe(show, names="value")
     show()
+    _fill_the_page(picture)
     return ipywidgets.VBox([*sliders, words, picture])
 
 
-def _case(scenario: Source, name: str | None, settings: Sequence[str]) -> Case:
-    cases = load_scenario(scenario, overrides=settings).cases
-    found = cases[:1] if name is None else [one for one in cases if one.name == name]
-    if not found:
-        allowed = ", ".join(f'"{one.name}"' for one in cases)
-        raise ScenarioError([Issue(field="case", value=name, problem="is no variant", allowed=allowed)])
-    return found[0]
+def _case(scenario: Source, name: str | None, settings: Sequence[str]) -> tuple[Case, Mapping[str, Any]]:
+    """Return the case and what a file of it alone would hold."""
+    loaded = load_scenario(scenario, overrides=settings)
+    for case, draft in zip(loaded.cases, loaded.drafts, strict=True):
+        if name in (None, case.name):
+            return case, draft
+    allowed = ", ".join(f'"{one.name}"' for one in loaded.cases)
+    raise ScenarioError([Issue(field="case", value=name, problem="is no variant", allowed=allowed)])
 
 
-def _controls(case: Case, fields: Mapping[str, Sequence[Any]] | None) -> list[Control]:
-    current = _current(case)
+def _controls(case: Case, draft: Mapping[str, Any], fields: Mapping[str, Sequence[Any]] | None) -> list[Control]:
+    current = _current(case) | {field: value for field in fields or () if (value := _written(draft, field)) is not None}
     if fields is None:
         offered = {
             "training.micro_batch_size": (1, 2, 4, 8),
@@ -150,8 +152,23 @@ def _current(case: Case) -> dict[str, Any]:
         "parallel.tp": strategy.tp,
         "parallel.pp": strategy.pp,
         "parallel.data_parallel": strategy.data_parallel,
+        "parallel.schedule": strategy.schedule,
         "cluster.gpus": case.cluster.world_size,
     }
+
+
+def _written(draft: Mapping[str, Any], field: str) -> Any:
+    """Value of a dotted field as the scenario has it; None where it has none.
+
+    Examples
+    --------
+    >>> _written({"parallel": {"pp": 4}}, "parallel.pp"), _written({"network": "free"}, "network.nccl")
+    (4, None)
+    """
+    found: Any = draft
+    for name in field.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def _slider(control: Control) -> Any:
@@ -175,16 +192,27 @@ def _simulated(case: Case) -> Report:
     return replace(report, verdict=describe_run(report, []))
 
 
+def _fill_the_page(picture: go.FigureWidget) -> None:
+    """Let plotly.js measure anew once the figure is on its page: it first draws it before that, 700 pixels wide."""
+    drawn = "_js2py_traceDeltas"  # by this the browser tells that it has
+
+    def measure(_: object) -> None:
+        picture.unobserve(measure, names=drawn)
+        picture.layout.autosize = False
+        picture.layout.autosize = True
+
+    picture.observe(measure, names=drawn)
+
+
 def _redraw(picture: go.FigureWidget, report: Report, figure: str) -> None:
     """Change the traces in place where they are the same ones; the browser then keeps its zoom and its legend."""
-    import plotly.graph_objects as go
-
-    drawn = go.Figure(spec([report], max_bars=_MOST_BARS) if figure == "timeline" else FIGURES[figure]([report]))
+    timeline = figure == "timeline"
+    drawn = spec([report], max_bars=_MOST_BARS, verdicts=False) if timeline else FIGURES[figure]([report])
     with picture.batch_update():
-        if [trace.name for trace in picture.data] == [trace.name for trace in drawn.data]:
-            for old, new in zip(picture.data, drawn.data, strict=True):
-                old.update(new.to_plotly_json(), overwrite=True)
+        if [trace.name for trace in picture.data] == [trace.get("name") for trace in drawn["data"]]:
+            for old, new in zip(picture.data, drawn["data"], strict=True):
+                old.update(new, overwrite=True)
         else:
             picture.data = ()
-            picture.add_traces(drawn.data)
-        picture.layout = drawn.layout
+            picture.add_traces(drawn["data"])
+        picture.layout = drawn["layout"] | {"template": "none"}

@@ -34,6 +34,13 @@ def test_a_move_redraws():
     assert bars(box) == before
 
 
+def test_sliders_stand_where_the_scenario_does():
+    fields = {"network": ["nccl", "free"], "parallel.schedule": ["gpipe", "1f1b"], "parallel.pp": [2, 4]}
+    assert [control.value for control in simgpu.explore(PIPELINE, fields).children[:-2]] == ["free", "1f1b", 4]
+    written = PIPELINE | {"parallel": {"pp": 4, "schedule": "gpipe"}}
+    assert simgpu.explore(written, fields).children[1].value == "gpipe"
+
+
 def test_defaults_fit_the_scenario():
     pipeline = [control.description for control in simgpu.explore(PIPELINE).children[:-2]]
     assert pipeline == ["training.micro_batch_size", "training.global_batch_size", "parallel.schedule"]

@@ -17,6 +17,7 @@ from simgpu.io.user_path import user_path
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from simgpu.config.search_space import SearchSpace
     from simgpu.searches.result import SearchResult
 
 _MOST_JOBS: Final = 512
@@ -83,7 +84,8 @@ def search_command(
         result = run_search(space, jobs=jobs, journal=kept, fold=fold, watch=watch)
     console = replace(destination, json_to_stdout=STDOUT in (json, out)).console()
     _print(result, console)
-    text = _write(result, destination.html, destination.json, out_path, wanted=destination.json_to_stdout)
+    page = None if destination.html is None else _page(result, space, overrides)
+    text = _write(result, destination.html, page, destination.json, out_path, wanted=destination.json_to_stdout)
     if destination.html is not None:
         console.print(f"Report: {destination.html}", markup=False, soft_wrap=True)
     if out_path is not None and result.scenario is not None:
@@ -108,17 +110,30 @@ def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> N
             raise DestinationError(f"{option}: {path} is {other} as well; fix: name another file")
 
 
-def _write(result: SearchResult, html: Path | None, json: Path | None, out: Path | None, *, wanted: bool) -> str | None:
+def _page(result: SearchResult, space: SearchSpace, overrides: Sequence[str]) -> str:
+    from simgpu.cli.point_basis import point_assumptions, scenario_files
+    from simgpu.view.search_page import search_page
+
+    won = result.scenario
+    return search_page(
+        result.to_json(),
+        verdict=str(result),
+        scenario="" if won is None else _scenario_text(result),
+        scenarios=scenario_files(space.path, overrides),
+        assumptions=() if won is None else point_assumptions(result.name, won, space.folder),
+    )
+
+
+def _write(
+    result: SearchResult, html: Path | None, page: str | None, json: Path | None, out: Path | None, *, wanted: bool
+) -> str | None:
     """Write the files; return the JSON text that is left for standard output."""
     from simgpu.io.json_file import to_json
 
     if out is not None and result.scenario is not None:
         write_text(out, _scenario_text(result))
-    if html is not None:
-        from simgpu.view.search_page import search_page
-
-        scenario = "" if result.scenario is None else _scenario_text(result)
-        write_text(html, search_page(result.to_json(), verdict=str(result), scenario=scenario))
+    if html is not None and page is not None:
+        write_text(html, page)
     text = to_json(result.to_json()) if json is not None or wanted else None
     if json is not None and text is not None:
         write_text(json, text)

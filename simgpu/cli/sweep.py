@@ -16,6 +16,7 @@ from simgpu.io.user_path import user_path
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from simgpu.config.sweep_grid import SweepGrid
     from simgpu.metrics.sweep_table import SweepTable
 
 _MOST_JOBS: Final = 512
@@ -93,9 +94,9 @@ def sweep_command(
         from simgpu.metrics.sweep_verdict import reasons
 
         raise NoPointError("no point of the grid can be simulated:\n" + "\n".join(reasons(table)))
-    scenarios = _scenarios(grid.path, overrides) if destination.html is not None else []
+    page = None if destination.html is None else _page(table, grid, overrides)
     text = _write(
-        table, destination.html, csv_path, parquet_path, destination.json, scenarios, wanted=destination.json_to_stdout
+        table, destination.html, page, csv_path, parquet_path, destination.json, wanted=destination.json_to_stdout
     )
     console = destination.console()
     _print_table(table, console)
@@ -106,14 +107,13 @@ def sweep_command(
         print(text, end="")
 
 
-def _scenarios(path: Path | None, overrides: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the scenario's file for the page; none where it was read from a pipe, which is empty now."""
-    if path is None or not path.is_file():
-        return []
-    from simgpu.io.text_file import read_text
+def _page(table: SweepTable, grid: SweepGrid, overrides: Sequence[str]) -> str:
+    from simgpu.cli.point_basis import point_assumptions, scenario_files
+    from simgpu.view.sweep_page import sweep_page
 
-    above = "".join(f"# --set {setting}\n" for setting in overrides)
-    return [(path.name, above + read_text(path, str(path)))]
+    ranked = table.ranked()
+    rests = point_assumptions(table.name, grid.points[ranked[0].index].data, grid.folder) if ranked else ()
+    return sweep_page(table, scenarios=scenario_files(grid.path, overrides), assumptions=rests)
 
 
 def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> None:
@@ -131,10 +131,10 @@ def _check_outputs(inputs: Sequence[Path], outputs: dict[str, Path | None]) -> N
 def _write(
     table: SweepTable,
     html: Path | None,
+    page: str | None,
     csv: Path,
     parquet: Path | None,
     json: Path | None,
-    scenarios: Sequence[tuple[str, str]],
     *,
     wanted: bool,
 ) -> str | None:
@@ -146,10 +146,8 @@ def _write(
         from simgpu.io.parquet_file import write_parquet
 
         write_parquet(parquet, table.columns())
-    if html is not None:
-        from simgpu.view.sweep_page import sweep_page
-
-        write_text(html, sweep_page(table, scenarios=scenarios))
+    if html is not None and page is not None:
+        write_text(html, page)
     text = to_json(table.to_json()) if json is not None or wanted else None
     if json is not None and text is not None:
         write_text(json, text)

@@ -80,10 +80,12 @@ def validate_command(
         write_text(destination.json, text)
     title = " / ".join(one.family for one in found.families)
     if destination.html is not None:
+        from simgpu.cli.point_basis import scenario_files
         from simgpu.io.text_file import write_text
         from simgpu.view.validation import page
 
-        write_text(destination.html, page(found, title="Predicted and measured steps"))
+        read = [file for path in inputs for file in scenario_files(path, overrides)]
+        write_text(destination.html, page(found, title="Predicted and measured steps", read=read))
     _print(found, destination.console(), title)
     if destination.html is not None:
         destination.console().print(f"Report: {destination.html}", markup=False, soft_wrap=True)

@@ -99,7 +99,7 @@ class SearchResult:
         return sorted(self.candidates, key=key)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for ``json.dumps``; docs/search.md has the keys, which schema 1 keeps."""
+        """Return plain data for ``json.dumps``; docs/searches.md has the keys, which schema 1 keeps."""
         winner = self.winner
         return {
             "schema": SCHEMA,

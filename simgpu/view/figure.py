@@ -20,6 +20,8 @@ Spec = dict[str, Any]
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 GRID = "rgba(128,128,128,0.25)"
+ASIDE: Spec = {"gridcolor": GRID, "zeroline": False, "tickangle": 0, "ticklabeloverflow": "allow"}
+"""Of axes in figures that zoom: plotly.js would measure labels to turn or hide them, which lays out the page anew."""
 LABEL_CHARACTERS = 28  # of a variant's name beside a bar
 
 # Typed arrays that plotly.js decodes (its b64encoded specification); 64-bit integers are not among them.
@@ -107,6 +109,31 @@ def layout(*, height: int, left: int, top: int = 40, bottom: int = 44, **more: A
         "hovermode": "closest",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "rgba(128,128,128,0.55)", "activecolor": "#3F7FD0"},
     } | more
+
+
+def time_axis(end_ms: float, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Horizontal axis of a step, the same in every figure that has one.
+
+    Parameters
+    ----------
+    end_ms : float, milliseconds
+        Where the last step ends.
+    notes : sequence of str
+        Lines under its title.
+
+    Examples
+    --------
+    >>> time_axis(100.0)["range"]
+    [0, 101.0]
+    """
+    title = "time since the start of the step (ms)" + "".join(f"<br>{words}" for words in notes)
+    return {
+        "range": [0, end_ms * 1.01],
+        "title": {"text": title, "font": {"size": 12}},
+        "ticks": "outside",
+        "tickformat": ",~f",
+        **ASIDE,
+    }
 
 
 def left_margin(labels: Sequence[str]) -> int:

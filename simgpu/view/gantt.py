@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from simgpu.metrics.report import Report
 from simgpu.units import format_time
 from simgpu.view.bars import traces
-from simgpu.view.figure import GRID, Spec, layout, left_margin, shorten, text, to_figure
+from simgpu.view.figure import ASIDE, Spec, layout, left_margin, shorten, text, time_axis, to_figure
 from simgpu.view.lanes import Chart, chart
 from simgpu.view.levels import levels as packed
 from simgpu.view.palette import OVER
@@ -109,25 +109,14 @@ def spec(
                 "yanchor": "top",
                 "groupclick": "toggleitem",
             },
-            xaxis={
-                "range": [0, horizon_ns * 1.01e-6],
-                "title": {
-                    "text": "time since the start of the step (ms)" + "".join(f"<br>{words}" for words in notes),
-                    "font": {"size": 12},
-                    "standoff": 8,
-                },
-                "gridcolor": GRID,
-                "zeroline": False,
-                "ticks": "outside",
-                "tickformat": ",~f",
-            },
+            xaxis=time_axis(horizon_ns / 1e6, notes),
             yaxis={
                 "range": [rows.height, 0],
                 "fixedrange": True,
                 "tickvals": rows.tick,
                 "ticktext": [text(label) + "  " for label in rows.label],
                 "showgrid": False,
-                "zeroline": False,
+                **ASIDE,
             },
             shapes=_frames(reports, rows),
             annotations=[
@@ -141,7 +130,8 @@ def spec(
 def _notes(drawing: Chart, merged_into: int, *, zooms: bool) -> list[str]:
     notes = []
     if (drawing.drawn.stage >= 0).any():
-        notes.append("the small number beside a microbatch's is its pipeline stage")
+        feet = "; white lines at the foot of a bar count the rank's earlier stages" if zooms else ""
+        notes.append(f"the small number beside a microbatch's is its pipeline stage{feet}")
     if merged_into and zooms:
         notes.append(f"{len(drawing.drawn):,} bars: where they are too short to see, {_AS_HIGH}; zoom in to see each")
     elif merged_into:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simgpu.metrics.activity import AXES, Bar
 from simgpu.metrics.report import RankReport, Report
+from simgpu.timeline import Timeline
 from simgpu.view.palette import GANTT
 from simgpu.view.stages import stage_of
 
@@ -193,16 +194,38 @@ def member_text(members: Sequence[int], *, longest: int = 4) -> str:
 
 def _classes(report: Report) -> list[tuple[list[int], str]]:
     """Return the indices of the ranks of each class, and its name."""
-    classes: dict[object, list[int]] = {}
+    alike: dict[object, list[int]] = {}
     for index, rank in enumerate(report.ranks):
-        bars = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in rank.bars)
-        classes.setdefault((rank.stages, bars, rank.memory_curve), []).append(index)
+        alike.setdefault((rank.stages, rank.memory_curve), []).append(index)
+    classes: dict[object, list[int]] = {}
+    for number, indices in enumerate(alike.values()):
+        known: dict[object, tuple[object, ...]] = {}  # what ranks with the same rows did
+        for index in indices:
+            rows = None if report.timeline is None else _rows(report.timeline, index)
+            did = known.get(rows) if rows is not None else None
+            if did is None:
+                bars = report.ranks[index].bars if len(indices) > 1 else ()  # one alone is a class of its own
+                did = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in bars)
+                known[rows] = did
+            classes.setdefault((number, did), []).append(index)
     staged = len({rank.stages for rank in report.ranks}) > 1
     named = []
     for indices in classes.values():
         members = [member for index in indices for member in report.ranks[index].members]
         named.append((indices, _title(report.ranks[indices[0]], members, staged)))
     return sorted(named, key=lambda one: (report.ranks[one[0][0]].stages[:1], one[0][0]))
+
+
+def _rows(timeline: Timeline, rank: int) -> object:
+    """Return all that a rank's bars follow from, but for whom they waited; None where the CPU held kernels up."""
+    if timeline.kernel_holds_ns:
+        return None
+    spans = timeline.spans
+    own = slice(*np.searchsorted(spans.rank, [rank, rank + 1]).tolist())
+    columns = (
+        spans.stream, spans.instruction, spans.step, spans.ready_ns, spans.issued_ns, spans.start_ns, spans.end_ns
+    )  # fmt: skip
+    return (timeline.program.ranks[rank].role, *(column[own].tobytes() for column in columns))
 
 
 def _groups(ranks: int, shown: list[tuple[list[int], str]]) -> tuple[int, ...]:
@@ -254,7 +277,8 @@ def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, ...]],
     for index, bar in enumerate(bars, offset):
         if bar.kind == "wait" and bar.accounting:
             start = bar.start_ns
-            for name, length in sorted(bar.accounting, key=lambda part: part[0].startswith("exposed.")):
+            parts = bar.accounting if len(bar.accounting) == 1 else sorted(bar.accounting, key=_is_exposed)
+            for name, length in parts:
                 end = min(start + length, bar.end_ns)
                 if end > start:
                     rows.append((lane, _CODE.get(name, _CODE["compute"]), start, end, index, bar.microbatch, -1))
@@ -262,6 +286,10 @@ def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, ...]],
         else:
             stage = stages.get(bar.name, -1)
             rows.append((lane, _paint(bar), bar.start_ns, bar.end_ns, index, bar.microbatch, stage))
+
+
+def _is_exposed(part: tuple[str, int]) -> bool:
+    return part[0].startswith("exposed.")
 
 
 def _joined(table: NDArray[np.int64]) -> Drawn:

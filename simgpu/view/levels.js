@@ -1,9 +1,8 @@
 "use strict";
 // All bars of a timeline, packed. Where there are more than a browser can draw, each zoom draws its window: bars too
 // short to see share a stretch in which each kind is as high as its share of the time, as in the first picture.
-const MOST_BARS = 2500; // a zoom draws them twice: plotly.js the old ones, then this page those of the new window
+const MOST_BARS = 2500;
 const LEAST_BIN_PX = 3;
-const MOST_WORDS = 400;
 const NONE = 0xffffffff;
 
 async function unpack(levels) {
@@ -126,6 +125,14 @@ function releaseWords(levels, columns, row) {
   }
 }
 
+// A time in the unit that suits it, four digits, as the first picture has it.
+function timeWords(ms) {
+  for (const [unit, size] of [["s", 1e3], ["ms", 1], ["us", 1e-3]]) {
+    if (ms >= size) return `${Number((ms / size).toPrecision(4))} ${unit}`;
+  }
+  return `${Math.round(ms * 1e6)} ns`;
+}
+
 function hoverWords(levels, columns, row, from) {
   const lines = levels.labels[columns.label[row]].split("<br>");
   const facts = [from];
@@ -133,16 +140,6 @@ function hoverWords(levels, columns, row, from) {
   if (columns.microbatch[row] >= 0) facts.push(`microbatch ${columns.microbatch[row]}${stage}`);
   const words = releaseWords(levels, columns, row);
   return [lines[0], ...facts, ...lines.slice(1, -1), ...(words ? [words] : []), lines[lines.length - 1]].join("<br>");
-}
-
-// What is written inside a bar that is so many pixels wide.
-function insideWords(levels, columns, row, width) {
-  const word = levels.words[columns.paint[row]];
-  if (word === "*") return width > 40 ? nameOf(levels, columns, row) : "";
-  if (word !== "#") return width > 40 ? word : "";
-  if (columns.microbatch[row] < 0) return "";
-  const small = columns.stage[row] >= 0 && width > 22 ? `<sub>${columns.stage[row]}</sub>` : "";
-  return `${columns.microbatch[row]}${small}`;
 }
 
 function picture(levels, columns, begin, end, width) {
@@ -156,10 +153,8 @@ function picture(levels, columns, begin, end, width) {
     while ((found = pieces(columns, rows, bin, levels.paints.length)).length > MOST_BARS) bin *= 1.6;
   }
   const ms = levels.tick_ns / 1e6;
-  const pixel = width / (end - begin);
-  const none = () => ({ base: [], x: [], y: [], width: [], hovertext: [], text: [], customdata: [] });
+  const none = () => ({ base: [], x: [], y: [], width: [], hovertext: [], customdata: [] });
   const data = levels.paints.map((paint) => ({ ...paint, ...none() }));
-  let words = 0;
   for (const one of found) {
     const trace = data[one.paint];
     const thick = levels.thickness[one.lane];
@@ -168,11 +163,7 @@ function picture(levels, columns, begin, end, width) {
     trace.y.push(levels.middle[one.lane] + (thick * (1 - one.low - one.high)) / 2);
     trace.width.push(thick * (one.high - one.low));
     trace.customdata.push(one.row);
-    const wide = (one.end - one.start) * pixel;
-    const word = one.row >= 0 && wide > 14 && words < MOST_WORDS ? insideWords(levels, columns, one.row, wide) : "";
-    trace.text.push(word);
-    if (word) words++;
-    const from = `${((one.end - one.start) * ms).toPrecision(4)} ms, from ${(one.start * ms).toFixed(3)} ms`;
+    const from = `${timeWords((one.end - one.start) * ms)}, from ${(one.start * ms).toFixed(3)} ms`;
     const share = `<b>${(100 * (one.high - one.low)).toFixed(1)} % ${trace.name}</b><br>of several short spans<br>${from}`;
     trace.hovertext.push(one.row < 0 ? share : hoverWords(levels, columns, one.row, from));
   }
@@ -180,42 +171,70 @@ function picture(levels, columns, begin, end, width) {
     const own = trace.marker.color;
     trace.marker = { ...trace.marker, line: { width: bin ? 0.4 : 0.7, color: bin ? own : trace.marker.line.color } };
   }
-  return { data: data.filter((trace) => trace.x.length), merged: bin > 0, total };
+  return { data, merged: bin > 0 };
 }
 
+// The kinds of bar that the legend names; it keeps those of which none is in the window.
+const NO_BAR = { base: [0], x: [null], y: [0], width: [1], customdata: [-1] };
+function kept(data, names) {
+  return data
+    .filter((trace) => names.has(trace.name))
+    .map((trace) => (trace.x.length ? trace : { ...trace, ...NO_BAR }));
+}
+
+// A zoom of a timeline of windows: the bars of the new one at once. Plotly.js would draw those of the old one first.
 function showWindows(target, figure, columns) {
   const levels = figure.levels;
   const overview = figure.data;
+  const names = new Set(overview.map((trace) => trace.name));
   const full = figure.layout.xaxis.range.slice();
-  let drawing = false, again = false;
-  const draw = async () => {
-    if (drawing) {
-      again = true;
-      return;
-    }
-    drawing = true;
-    const [low, high] = target.layout.xaxis.range;
+  let drawing = null, wanted = null;
+  const draw = async ([low, high]) => {
     const whole = high - low > 0.98 * (full[1] - full[0]);
-    const began = performance.now();
     const tick = 1e6 / levels.tick_ns;
     const width = target._fullLayout.xaxis._length;
     const shown = whole ? { data: overview } : picture(levels, columns, Math.max(0, low * tick), high * tick, width);
+    if (!whole) shown.data = kept(shown.data, names);
     const off = new Set(target.data.filter((trace) => trace.visible === "legendonly").map((trace) => trace.name));
     const data = shown.data.map((trace) => (off.has(trace.name) ? { ...trace, visible: "legendonly" } : trace));
+    Object.assign(target.layout.xaxis, { range: [low, high], autorange: false });
     await Plotly.react(target, data, target.layout);
-    target.dataset.drawnMs = String(performance.now() - began);
     target.dataset.level = whole ? "overview" : shown.merged ? "merged" : "exact";
-    drawing = false;
-    if (again) {
-      again = false;
-      draw();
-    }
   };
-  target.on("plotly_relayout", (change) => {
-    if (Object.keys(change).some((key) => key.startsWith("xaxis"))) draw();
-  });
+  // While one window is drawn, only the last of those asked for waits.
+  target.zoomTo = (range) => {
+    wanted = range;
+    drawing ??= (async () => {
+      while (wanted) {
+        const next = wanted;
+        wanted = null;
+        await draw(next);
+        target.emit("plotly_relayout", { "xaxis.range": next });
+      }
+      drawing = null;
+    })();
+    return drawing;
+  };
   target.dataset.level = "overview";
 }
+
+// The range of the time axis that a change asks for, where it asks for nothing else.
+function rangeOf(change) {
+  if (Object.keys(change).some((key) => !key.startsWith("xaxis.range"))) return null;
+  return change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+}
+
+async function zoom(place, change, ...more) {
+  const target = typeof place === "string" ? document.getElementById(place) : place;
+  if (!target.zoomTo || more.length) return relayout(target, change, ...more);
+  const range = rangeOf(change);
+  if (range) return target.zoomTo(range);
+  await relayout(target, change);
+  if (Object.keys(change).some((key) => key.startsWith("xaxis"))) await target.zoomTo(target.layout.xaxis.range.slice());
+}
+const relayout = Plotly.relayout;
+Plotly.relayout = zoom;
+Plotly.register({ moduleType: "apiMethod", name: "_guiRelayout", fn: zoom }); // what mouse and buttons call
 
 // plotly.js takes typed arrays as {dtype, bdata}; this page reads some of them itself.
 const TYPES = { f8: Float64Array, f4: Float32Array, i4: Int32Array };

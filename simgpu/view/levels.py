@@ -58,9 +58,14 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int, found: Released) ->
     known: dict[str, int] = {}
     label = np.empty(len(drawn), dtype="<u4")
     microbatch = np.empty(len(drawn), dtype="<i4")
+    numbers: dict[tuple[object, ...], int] = {}  # by what a label says
     for row, (first, count) in enumerate(zip(drawn.first.tolist(), drawn.count.tolist(), strict=True)):
-        bar = drawing.bars[first]
-        label[row] = known.setdefault(_label(bar, drawing.bars[first + count - 1]), len(known))
+        bar, last = drawing.bars[first], drawing.bars[first + count - 1]
+        says = bar.name, last.name, bar.phase, bar.bytes, bar.reason, bar.rank, bar.stream
+        number = numbers.get(says)
+        if number is None:
+            number = numbers[says] = known.setdefault(_label(bar, last), len(known))
+        label[row] = number
         microbatch[row] = bar.microbatch
     start = drawn.start_ns // tick_ns
     columns = (

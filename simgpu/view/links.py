@@ -11,7 +11,7 @@ from simgpu.metrics.link_rates import LinkUse, busiest_links
 from simgpu.metrics.report import Report
 from simgpu.units import format_bandwidth
 from simgpu.view.curve import packed, thinned
-from simgpu.view.figure import GRID, Spec, layout, shorten, template, text
+from simgpu.view.figure import ASIDE, Spec, layout, shorten, template, text, time_axis
 from simgpu.view.palette import GANTT
 
 _PANEL_PX, _GAP_PX = 56, 34
@@ -64,9 +64,8 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
             "range": [0, 1.04],
             "tickvals": [0, 0.5, 1],
             "tickformat": ".0%",
-            "gridcolor": GRID,
-            "zeroline": False,
             "fixedrange": True,
+            **ASIDE,
         }
         for axis, x, y in _stacked(one):
             more = packed(len(data), x, y, "mean")
@@ -87,16 +86,7 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
             bottom=52,
             showlegend=True,
             legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
-            xaxis={
-                "range": [0, horizon_ms * 1.01],
-                "title": {"text": "time since the start of the step (ms)", "font": {"size": 12}, "standoff": 8},
-                "gridcolor": GRID,
-                "zeroline": False,
-                "ticks": "outside",
-                "tickformat": ",~f",
-                "anchor": "free",
-                "position": 0,
-            },
+            xaxis=time_axis(horizon_ms) | {"anchor": "free", "position": 0},
             annotations=notes,
             **axes,
         ),

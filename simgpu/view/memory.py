@@ -10,7 +10,7 @@ import numpy as np
 from simgpu.metrics.report import RankReport, Report
 from simgpu.units import GIB, format_bytes
 from simgpu.view.curve import Curve, packed, thinned
-from simgpu.view.figure import GRID, Spec, layout, shorten, template, text
+from simgpu.view.figure import ASIDE, Spec, layout, shorten, template, text, time_axis
 from simgpu.view.lanes import class_titles
 from simgpu.view.palette import OVER, RANK_COLOURS
 
@@ -51,9 +51,8 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
             "domain": [max(0.0, top - _PANEL_PX / height), top],
             "range": [0, most * 1.08],
             "title": {"text": "GiB"},
-            "gridcolor": GRID,
-            "zeroline": False,
             "fixedrange": True,
+            **ASIDE,
             "nticks": 5,
         }
         titles = class_titles(report)
@@ -86,16 +85,7 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
             top=4,
             bottom=52,
             showlegend=False,
-            xaxis={
-                "range": [0, longest_ms * 1.01],
-                "title": {"text": "time since the start of the step (ms)", "font": {"size": 12}, "standoff": 8},
-                "gridcolor": GRID,
-                "zeroline": False,
-                "ticks": "outside",
-                "tickformat": ",~f",
-                "anchor": "free",
-                "position": 0,
-            },
+            xaxis=time_axis(longest_ms) | {"anchor": "free", "position": 0},
             shapes=shapes,
             annotations=notes,
             **axes,

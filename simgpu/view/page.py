@@ -84,7 +84,7 @@ def document(
 <footer>Simulated by SimGPU. This page is self-contained and makes no request to any host.</footer>
 <script>{get_plotlyjs()}</script>
 {data}
-<script>{"".join(_asset(name) for name in ("levels.js", "curves.js", "overlay.js", "page.js"))}</script>
+<script>{"".join(_asset(name) for name in ("levels.js", "curves.js", "overlay.js", "words.js", "page.js"))}</script>
 </body>
 </html>
 """

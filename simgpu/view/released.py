@@ -86,7 +86,8 @@ def released(chart: Chart, reports: Sequence[Report]) -> Released:
             continue
         found = releases(report.timeline)
         spans = report.timeline.spans
-        shown = _lanes(chart, variant, report.timeline)[spans.rank, spans.stream] >= 0
+        lanes = _lanes(chart, variant, report.timeline)
+        shown = lanes[spans.rank, spans.stream] >= 0
         for lane, one in enumerate(chart.lanes):
             if one.variant != variant:
                 continue
@@ -97,7 +98,7 @@ def released(chart: Chart, reports: Sequence[Report]) -> Released:
                 when = np.where(waits[mine], drawn.end_ns[mine], drawn.start_ns[mine])
             rows = _rows_from(report.timeline, found, one, when)
             known = rows >= 0
-            bar[mine[known]] = _bars_at(chart, variant, report.timeline, _shown(found, shown, found.row[rows[known]]))
+            bar[mine[known]] = _bars_at(chart, lanes, report.timeline, _shown(found, shown, found.row[rows[known]]))
             reason[mine[known]] = found.reason[rows[known]]
             # kernels that begin inside a run of them had waited for the CPU
             held = mine[~known & ~waits[mine] & (drawn.start_ns[mine] > 0)]
@@ -197,10 +198,10 @@ def _shown(found: Releases, shown: NDArray[np.bool_], rows: Int64) -> Int64:
         rows[left_out] = found.row[rows[left_out]]
 
 
-def _bars_at(chart: Chart, variant: int, timeline: Timeline, rows: Int64) -> Int64:
-    """Return the drawn bars in which some spans end, -1 where none is drawn."""
+def _bars_at(chart: Chart, lanes: Int64, timeline: Timeline, rows: Int64) -> Int64:
+    """Return the drawn bars in which some spans end, -1 where none is drawn; ``lanes`` are those of `_lanes`."""
     drawn, spans, at = chart.drawn, timeline.spans, np.maximum(rows, 0)
-    lane = _lanes(chart, variant, timeline)[spans.rank[at], spans.stream[at]]
+    lane = lanes[spans.rank[at], spans.stream[at]]
     end = spans.end_ns[at] - timeline.window_ns[0]
     horizon = int(drawn.end_ns.max(initial=0)) + 2
     inside = (rows >= 0) & (lane >= 0) & (end > 0) & (end < horizon)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from simgpu.metrics.assumption import Assumption
 from simgpu.units import format_bytes, format_time
 from simgpu.view import basis, breakdown
 from simgpu.view.figure import GRID, LABEL_CHARACTERS, Spec, layout, left_margin, shorten, template
@@ -28,8 +29,12 @@ _BREAKDOWN: Final = (
 )
 _SCATTER: Final = "Every strategy that was simulated. Left is lean, low is fast; beyond the capacity it does not fit."
 _TABLE: Final = (
-    "Fastest first. A strategy whose bound (its computation alone, say) is no better than the best step found was not "
-    "simulated: it cannot win."
+    "Fastest first; ≥ is a bound of the step. A strategy whose bound (its computation alone, say) is no better than "
+    "the best step found was not simulated: it cannot win."
+)
+_ASSUMED: Final = (
+    "What the winner's figures rest on besides the scenario: constants, how sure they are and where they come from, "
+    "and what the fields that the scenario leaves out came to."
 )
 
 
@@ -39,17 +44,28 @@ class _Step:
     step_time_ns: int
 
 
-def search_page(found: Mapping[str, Any], *, verdict: str, scenario: str) -> str:
+def search_page(
+    found: Mapping[str, Any],
+    *,
+    verdict: str,
+    scenario: str,
+    scenarios: Sequence[tuple[str, str]] = (),
+    assumptions: Sequence[Assumption] = (),
+) -> str:
     """Write the page of a search.
 
     Parameters
     ----------
     found : mapping
-        The search's JSON form: docs/search.md has the keys.
+        The search's JSON form: docs/searches.md has the keys.
     verdict : str
         Plain text, one finding a line.
     scenario : str
         The winner's YAML; empty when nothing fits.
+    scenarios : sequence of (str, str)
+        What was asked for: name and YAML of each file.
+    assumptions : sequence of Assumption
+        What the winner's figures rest on.
 
     Returns
     -------
@@ -66,13 +82,9 @@ def search_page(found: Mapping[str, Any], *, verdict: str, scenario: str) -> str
     simulated = [one for one in candidates if one.get("step_time_ns") is not None]
     figures: dict[str, Spec] = {}
     sections = []
-    fastest = [one for one in simulated if one["status"] != "out_of_memory"][:_DRAWN]
-    if fastest:
-        told = _varied(found["axes"], fastest)
-        steps = [_Step(name=_label(one, told), step_time_ns=one["step_time_ns"]) for one in fastest]
-        left = left_margin([shorten(step.name, LABEL_CHARACTERS) for step in steps])
-        parts = [one.get("breakdown_ns", {}) for one in fastest]
-        figures["breakdown"] = breakdown.bars(steps, parts, unit="ms of the step, mean over ranks", left=left)
+    fastest = fastest_spec(found)
+    if fastest is not None:
+        figures["breakdown"] = fastest
         sections.append(("Where the step goes", _BREAKDOWN, slot("breakdown")))
     if simulated:
         figures["scatter"] = _scatter(simulated)
@@ -86,9 +98,42 @@ def search_page(found: Mapping[str, Any], *, verdict: str, scenario: str) -> str
         sections.append(
             ("The winner as a scenario", "Save it and run it.", basis.scenario([("winner.yaml", scenario)]))
         )
+    if scenarios:
+        sections.append(("Scenario", "What was asked for, as it was read.", basis.scenario(scenarios)))
+    if assumptions:
+        sections.append(("Assumptions", _ASSUMED, basis.assumptions([("", assumptions)])))
     return document(
         title=str(found["name"]), verdict=verdict, sections=sections, figures=figures, bad=found["winner"] is None
     )
+
+
+def fastest_spec(found: Mapping[str, Any]) -> Spec | None:
+    """Draw where the steps of the fastest strategies go.
+
+    Parameters
+    ----------
+    found : mapping
+        The search's JSON form.
+
+    Returns
+    -------
+    Spec or None
+        None when nothing that fits was simulated.
+
+    Examples
+    --------
+    >>> fastest_spec({"candidates": []}) is None
+    True
+    """
+    simulated = [one for one in found["candidates"] if one.get("step_time_ns") is not None]
+    fastest = [one for one in simulated if one["status"] != "out_of_memory"][:_DRAWN]
+    if not fastest:
+        return None
+    told = _varied(found["axes"], fastest)
+    steps = [_Step(name=_label(one, told), step_time_ns=one["step_time_ns"]) for one in fastest]
+    left = left_margin([shorten(step.name, LABEL_CHARACTERS) for step in steps])
+    parts = [one.get("breakdown_ns", {}) for one in fastest]
+    return breakdown.bars(steps, parts, unit="ms of the step, mean over ranks", left=left)
 
 
 def _varied(axes: Mapping[str, Any], shown: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -162,15 +207,7 @@ def _bound(bound_ns: int | None) -> str:
 def _rows(axes: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]) -> str:
     shown = candidates[:_MOST_ROWS]
     varied = _varied(axes, shown)
-    heads = [
-        *(axis.replace("_", " ") for axis in varied),
-        "step",
-        "no less than",
-        "MFU",
-        "bubble",
-        "peak memory",
-        "why not",
-    ]
+    heads = [*(axis.replace("_", " ") for axis in varied), "step", "MFU", "bubble", "peak memory", "why not"]
     rows = []
     for one in shown:
         numbers = one.get("step_time_ns") is not None

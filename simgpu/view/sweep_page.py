@@ -6,6 +6,7 @@ import html as markup
 from collections.abc import Sequence
 from typing import Final
 
+from simgpu.metrics.assumption import Assumption
 from simgpu.metrics.sweep_table import OK, PointResult, SweepTable
 from simgpu.metrics.sweep_verdict import describe_sweep, reasons
 from simgpu.units import format_bytes, format_time
@@ -20,10 +21,16 @@ _TIME: Final = (
     "reason."
 )
 _MEMORY: Final = "Dark is lean. Of the fullest rank."
+_ASSUMED: Final = (
+    "What the figures of the fastest point rest on besides the scenario: constants, how sure they are and where they "
+    "come from, and what the fields that the scenario leaves out came to."
+)
 _PARETO: Final = "Left and low is good. On the line are the points that no other one beats in both."
 
 
-def sweep_page(table: SweepTable, *, scenarios: Sequence[tuple[str, str]] = ()) -> str:
+def sweep_page(
+    table: SweepTable, *, scenarios: Sequence[tuple[str, str]] = (), assumptions: Sequence[Assumption] = ()
+) -> str:
     """Write the page of a sweep.
 
     Parameters
@@ -31,6 +38,8 @@ def sweep_page(table: SweepTable, *, scenarios: Sequence[tuple[str, str]] = ()) 
     table : SweepTable
     scenarios : sequence of (str, str)
         What was asked for: name and YAML of each file.
+    assumptions : sequence of Assumption
+        What the figures of the fastest point rest on.
 
     Returns
     -------
@@ -58,6 +67,8 @@ def sweep_page(table: SweepTable, *, scenarios: Sequence[tuple[str, str]] = ()) 
         sections.append(("Points that were not simulated", "", f"<ul>{items}</ul>"))
     if scenarios:
         sections.append(("Scenario", "What was asked for, as it was read.", basis.scenario(scenarios)))
+    if assumptions:
+        sections.append(("Assumptions", _ASSUMED, basis.assumptions([("", assumptions)])))
     verdict = describe_sweep(table)
     return document(title=table.name, verdict=verdict, sections=sections, figures=figures, bad=not table.ranked())
 

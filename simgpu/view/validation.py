@@ -10,6 +10,7 @@ from typing import Final
 
 from simgpu.metrics.validation import FamilyErrors, ValidatedRun, Validation
 from simgpu.units import format_time
+from simgpu.view import basis
 from simgpu.view.figure import GRID, Spec, layout, template, text
 from simgpu.view.page import document, slot
 from simgpu.view.palette import CLASSES
@@ -26,6 +27,11 @@ _HOW: Final = (
     "Each dot is one published run. On the diagonal the prediction is what was measured; the band is ±10 %. Above it "
     "SimGPU is too slow, below it too fast. The device constants come from measured matrix products, attention kernels "
     "and collectives, never from these steps."
+)
+_SOURCES: Final = "Where the measured steps were published."
+_ASSUMED: Final = (
+    "What the publications do not say and the predictions had to suppose. The constants of devices, links and software "
+    "are the same in every run: the report of simgpu run on one of these files lists each with its source."
 )
 
 
@@ -64,7 +70,7 @@ def spec(found: Validation) -> Spec:
     }
 
 
-def page(found: Validation, *, title: str) -> str:
+def page(found: Validation, *, title: str, read: Sequence[tuple[str, str]] = ()) -> str:
     """Write the page of a validation.
 
     Parameters
@@ -72,6 +78,8 @@ def page(found: Validation, *, title: str) -> str:
     found : Validation
     title : str
         Plain text.
+    read : sequence of (str, str)
+        The files that the runs are in: name and text of each.
 
     Returns
     -------
@@ -85,6 +93,11 @@ def page(found: Validation, *, title: str) -> str:
     ]
     if found.skipped:
         sections.append(("Not predicted", "", _skipped(found)))
+    sections.append(("Sources", _SOURCES, _published(found.runs)))
+    if read:
+        files = basis.scenario(read).replace("<details class=source open>", "<details class=source>")
+        sections.append(("Runs as they were read", "Copy a file, change a field and validate it again.", files))
+    sections.append(("Assumptions", _ASSUMED, _assumptions(found.runs)))
     return document(title=title, verdict=headline(found), sections=sections, figures={"scatter": spec(found)})
 
 
@@ -200,11 +213,23 @@ def _skipped(found: Validation) -> str:
     return _table(("family", "runs", "reason"), rows, left=1)
 
 
+def _published(runs: Sequence[ValidatedRun]) -> str:
+    found = Counter((run.family, run.source or "not said") for run in runs)
+    rows = [[family, f"{count:,}", source] for (family, source), count in sorted(found.items())]
+    return _table(("family", "runs", "source"), rows, left=1)
+
+
+def _assumptions(runs: Sequence[ValidatedRun]) -> str:
+    found = Counter((run.family, text) for run in runs for text in run.assumptions)
+    rows = [[family, f"{count:,}", text] for (family, text), count in found.most_common()]
+    return _table(("family", "runs", "assumed"), rows, left=1) if rows else "<p>Nothing.</p>"
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
     words = len(heads) - 1
 
     def cell(index: int, value: str) -> str:
-        kind = " class=left" if index < left or index == words else ""
+        kind = ' class="left why"' if index == words else " class=left" if index < left else ""
         return f"<td{kind}>{markup.escape(value)}</td>"
 
     head = "".join(

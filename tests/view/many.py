@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from simgpu.metrics.activity import Bar
-from simgpu.metrics.critical_link import Link
+from simgpu.metrics.critical_link import EVENT, Link
 from simgpu.metrics.critical_path import CriticalPath
+from simgpu.metrics.releases import REASONS
+from simgpu.view.released import Released
 from tests.view.reports import pipeline
 
 RANKS = 16
@@ -44,6 +46,20 @@ def many_bars(count, *, seed=1):
         step_time_ns=step_ns,
         critical_path=CriticalPath(links=tuple(_links(ranks[0].bars))),
     )
+
+
+def many_releases(chart, reports):
+    """Kernels released by the transfer before them, transfers and waits by the kernel: a Timeline would say that."""
+    drawn = chart.drawn
+    bar = np.full(len(drawn), -1)
+    for rank in range(RANKS):
+        lanes = [number for number, lane in enumerate(chart.lanes) if lane.group == chart.groups[0][rank]]
+        mine = np.flatnonzero(np.isin(drawn.lane, lanes))
+        for lane in lanes:
+            here, others = mine[drawn.lane[mine] == lane], mine[drawn.lane[mine] != lane]
+            before = np.searchsorted(drawn.end_ns[others], drawn.start_ns[here], side="right") - 1
+            bar[here[before >= 0]] = others[before[before >= 0]]
+    return Released(bar=bar, reason=np.full(len(drawn), REASONS.index(EVENT), np.int8))
 
 
 def _links(bars):

@@ -1,5 +1,8 @@
 """The page of a search."""
 
+import re
+
+from simgpu.metrics.assumption import Assumption
 from simgpu.view.search_page import search_page
 
 BASE = {"bound_ns": 900_000, "memory_bound_bytes": 1, "capacity_bytes": 80 << 30, "mfu": 0.4, "bubble_fraction": 0.1}
@@ -31,6 +34,19 @@ def test_verdict_figures_table_and_the_winner_to_copy():
     assert "1 × 3 does not divide 32 heads" in page
     assert "<i>" not in page.split("<script>")[0]
     assert "≥ 900 us" in page
+
+
+def test_every_cell_stands_under_its_head():
+    page = search_page(FOUND, verdict="v", scenario="")
+    heads = re.findall(r"<th[ >]", page)
+    (first, *_) = re.findall(r"<tbody>(<tr>.*?</tr>)", page, re.DOTALL)
+    assert first.count("<td") == len(heads)
+
+
+def test_the_page_ends_with_what_it_rests_on():
+    one = Assumption(topic="GPU", what="rate", value="<1>", standing="assumed", source="a paper")
+    page = search_page(FOUND, verdict="v", scenario="model: y\n", scenarios=[("x.yaml", "model: x")], assumptions=[one])
+    assert page.index("model: y") < page.index("model: x") < page.index("&lt;1&gt;") < page.index("a paper")
 
 
 def test_nothing_fits():

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from simgpu.metrics.assumption import Assumption
 from simgpu.metrics.sweep_table import INVALID, OK, PointResult, SweepAxis, SweepTable, pareto_front
 from simgpu.metrics.sweep_verdict import describe_sweep, reasons
 from simgpu.view import heat_map, pareto
@@ -141,6 +142,12 @@ def test_the_page_escapes_and_is_whole(sizes):
     assert "a &lt;grid&gt;" in page
     assert "&lt;script&gt;" in page
     assert page.count("data-figure=") == 3
+
+
+def test_the_page_ends_with_the_scenario_and_what_it_rests_on():
+    one = Assumption(topic="GPU", what="rate", value="<1>", standing="assumed", source="a paper")
+    page = sweep_page(table(2), scenarios=[("x.yaml", "model: x")], assumptions=[one])
+    assert page.index("model: x") < page.index("&lt;1&gt;") < page.index("a paper")
 
 
 def test_a_page_without_any_point_that_fits():

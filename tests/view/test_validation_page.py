@@ -35,5 +35,14 @@ def test_the_page_names_what_was_left_out() -> None:
     assert "run <0>" not in written
 
 
+def test_the_page_ends_with_sources_files_and_assumptions() -> None:
+    one = {"id": "a", "family": "f", "measured_step_s": 1.0, "predicted_step_s": 1.1}
+    runs = [ValidatedRun(**one, source="arXiv <1>", assumptions=("no bias <2>",)), ValidatedRun(**one)]  # type: ignore[arg-type]
+    written = page(sum_up(runs, []), title="t", read=[("x.yaml", "model: <3>")])
+    places = [written.index(words) for words in ("arXiv &lt;1&gt;", "model: &lt;3&gt;", "no bias &lt;2&gt;")]
+    assert places == sorted(places)
+    assert "not said" in written
+
+
 def test_nothing_predicted_still_makes_a_page() -> None:
     assert "No run could be predicted" in page(sum_up([], []), title="t")
