@@ -79,6 +79,9 @@ def explore(
 
     if figure not in FIGURES:
         raise ScenarioError([Issue(field="figure", value=figure, problem="is none", allowed=", ".join(FIGURES))])
+    if fields is not None and not isinstance(fields, Mapping):
+        allowed = "a mapping of fields to values, such as {'parallel.pp': [1, 2, 4]}"
+        raise ScenarioError([Issue(field="fields", value=str(fields), problem="is no mapping", allowed=allowed)])
     controls = _controls(*_case(scenario, case, ()), fields)
     picture = go.FigureWidget()
     words = ipywidgets.HTML()

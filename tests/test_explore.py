@@ -3,6 +3,7 @@
 import pytest
 
 import simgpu
+from simgpu.errors import ScenarioError
 from simgpu.explorer import _around
 
 pytest.importorskip("ipywidgets")
@@ -70,3 +71,8 @@ def test_variants_and_other_figures():
 
 def test_around():
     assert _around(6) == [3, 6, 12, 24, 48]
+
+
+def test_a_field_without_values_is_refused():
+    with pytest.raises(ScenarioError, match="is no mapping"):
+        simgpu.explore("pipeline_bubble", "parallel.pp")

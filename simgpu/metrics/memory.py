@@ -44,8 +44,9 @@ def memory_use(timeline: Timeline, rank: int) -> MemoryUse:
     first = int(np.searchsorted(time[:stop], begin, "left"))
     held = resident + np.r_[0, np.cumsum(delta[:stop])]  # before the first change, after it, ...
     inside = held[first:]  # at the begin of the step and after each of its changes
-    top = int(inside.argmax())
     at = time[first:stop] - begin
+    tied = np.flatnonzero(inside == inside.max()).tolist()
+    top = next((place for place in tied if place and at[place - 1]), tied[0])  # one after the begin
     last = np.r_[at[1:] != at[:-1], True] if len(at) else np.zeros(0, np.bool_)  # of all changes at one instant
     curve = [(0, int(inside[0]))] if first < stop else [(0, int(held[-1]))]
     if len(at) and at[0] == 0:

@@ -149,13 +149,22 @@ _MEMORY: Final[Mapping[str, str]] = {
     "communication": "#999933",
     "logits": "#882255",
     "context": "#BBBBBB",
+    "backward gradients": "#661100",
+    "workspaces": "#6699CC",
+    "optimizer temporaries": "#888888",
 }
-_SPARE: Final = ("#661100", "#6699CC", "#888888", "#E5C494", "#B3B3B3")
+_SPARE: Final = ("#E5C494", "#B3B3B3", "#DDDDDD", "#777777", "#AADDAA")
 
 
 def memory_order(category: str) -> tuple[int, str]:
     """Sort key that stacks memory categories the same way in every bar: what stays first, what comes and goes after."""
-    return next((i for i, name in enumerate(_MEMORY) if name in category.lower()), len(_MEMORY)), category
+    known = _known(category)
+    return len(_MEMORY) if known is None else [*_MEMORY].index(known), category
+
+
+def _known(category: str) -> str | None:
+    """Return the longest name that a category holds: ``backward gradients`` are no ``gradients``."""
+    return max((name for name in _MEMORY if name in category.lower()), key=len, default=None)
 
 
 def memory_colours(categories: tuple[str, ...]) -> dict[str, str]:
@@ -177,14 +186,15 @@ def memory_colours(categories: tuple[str, ...]) -> dict[str, str]:
     Examples
     --------
     >>> memory_colours(("weights", "saved_activations", "surprise"))
-    {'weights': '#332288', 'saved_activations': '#DDCC77', 'surprise': '#661100'}
+    {'weights': '#332288', 'saved_activations': '#DDCC77', 'surprise': '#E5C494'}
     """
     colours: dict[str, str] = {}
     spare = 0
     for category in categories:
-        known = next((colour for name, colour in _MEMORY.items() if name in category.lower()), None)
-        if known is None or known in colours.values():
-            known = _SPARE[spare % len(_SPARE)]
+        name = _known(category)
+        colour = None if name is None else _MEMORY[name]
+        if colour is None or colour in colours.values():
+            colour = _SPARE[spare % len(_SPARE)]
             spare += 1
-        colours[category] = known
+        colours[category] = colour
     return colours

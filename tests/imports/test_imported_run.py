@@ -240,3 +240,23 @@ def test_more_gpus_than_there_can_be_are_refused_before_any_is_tried(imported: I
         ScenarioError, match=r"gpus = 1099511627776: is what the degrees and nodes of the files come to"
     ):
         imported(file, model="llama-2-7b")
+
+
+def test_adapters_without_a_rank_have_the_programs_own(imported: Import) -> None:
+    launch = "torchrun --nproc_per_node 8 sft.py --use_peft --lora_target_modules q_proj v_proj --bf16 True\n"
+    run = imported({"run.sh": launch}, model="gpt2")
+    assert run.data["training"]["lora"] == {"rank": 16, "targets": ["q_proj", "v_proj"]}
+    tuned = imported({"t.yaml": "stage: sft\nfinetuning_type: lora\nlora_target: q_proj,v_proj\n"}, model="gpt2")
+    assert tuned.data["training"]["lora"] == {"rank": 8, "targets": ["q_proj", "v_proj"]}
+
+
+def test_misspelt_steps_are_not_said_to_have_no_effect(imported: Import) -> None:
+    run = imported(
+        {"run.sh": "torchrun --nproc_per_node 8 sft.py --gradient_acumulation_steps 8 --bf16 True\n"}, model="gpt2"
+    )
+    assert any("gradient_acumulation_steps" in key for key in run.unknown)
+
+
+def test_a_micro_batch_of_none_is_refused(imported: Import) -> None:
+    with pytest.raises(ScenarioError, match="train_micro_batch_size_per_gpu"):
+        imported({"ds.json": '{"train_micro_batch_size_per_gpu": 0, "zero_optimization": {"stage": 2}}'}, model="gpt2")

@@ -79,3 +79,23 @@ def test_arguments_by_name() -> None:
     assert arguments_mapping(line) == {
         "a_b": "1", "c": "2", "flag": True, "list": ["x", "y"], "p": "3", "t": {"batch": "4"}, "neg": "-1",
     }  # fmt: skip
+
+
+def test_what_a_command_would_print_gives_no_words() -> None:
+    script = "NAME=$(python name.py --fp16 --bf16 True)\ntorchrun --run_name $NAME --nnodes 4 train.py"
+    (command,) = [one for one in read_commands(script) if one.words[0] == "torchrun"]
+    assert command.words[-3:] == ("--nnodes", "4", "train.py")
+    assert "--fp16" not in command.words
+
+
+def test_a_variable_that_doubles_itself_stops_growing() -> None:
+    lines = ["A=" + 10 * "x", *12 * ["A=" + 10 * "$A"], *30 * ['B=("${B[@]}" "${B[@]}" x)'], "torchrun $A ${B[@]}"]
+    (command,) = read_commands("\n".join(lines))
+    assert sum(map(len, command.words)) < 20_000_000
+
+
+def test_words_that_an_if_adds_to_a_variable_are_left_out() -> None:
+    script = 'ARGS="--micro-batch-size 2"\nif [ -n "$EXTRA" ]; then ARGS="$ARGS --sequence-parallel"; fi\nrun $ARGS'
+    command = read_commands(script)[-1]
+    assert command.words == ("run", "--micro-batch-size", "2")
+    assert command.left_out == ("--sequence-parallel",)

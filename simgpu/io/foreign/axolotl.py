@@ -92,7 +92,9 @@ def read_axolotl(path: Path) -> Reading:
     settings = trainer_settings(ledger)
     settings["model"] = ledger.text("base_model")
     settings["training.micro_batch_size"] = ledger.integer("micro_batch_size", least=1)
-    settings["training.global_batch_size"] = ledger.integer("batch_size", least=1)
+    batch, micro = ledger.integer("batch_size", least=1), settings["training.micro_batch_size"]
+    if batch and micro and settings.get("training.gradient_accumulation") is None:  # of one GPU
+        settings["training.gradient_accumulation"] = max(1, batch // micro)
     settings |= _precision(ledger)
     settings |= _adapter(ledger)
     settings |= {key: value for key, value in _parallel(ledger).items() if value is not None}

@@ -115,9 +115,9 @@ def read_deepspeed(path: Path) -> Reading:
     stage = _stage(ledger)
     precision, open_fields = _precision(ledger)
     settings: dict[str, Any] = {
-        "training.micro_batch_size": ledger.integer("train_micro_batch_size_per_gpu"),
-        "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps"),
-        "training.global_batch_size": ledger.integer("train_batch_size"),
+        "training.micro_batch_size": ledger.integer("train_micro_batch_size_per_gpu", least=1),
+        "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps", least=1),
+        "training.global_batch_size": ledger.integer("train_batch_size", least=1),
         "training.precision": precision,
         "training.optimizer": _optimizer(ledger),
         "training.reduce_dtype": ledger.choice("communication_data_type", _DTYPES),

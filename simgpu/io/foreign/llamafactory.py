@@ -103,7 +103,7 @@ def read_llamafactory(path: Path) -> Reading:
         ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
     settings = trainer_settings(ledger)
     if method == "lora":
-        settings.setdefault("training.lora", {"rank": _RANK, "targets": ["all-linear"]})
+        settings.setdefault("training.lora", {"rank": _RANK, **adapter_targets(ledger, ledger.names("lora_target"))})
     elif method == "full":
         settings.pop("training.lora", None)
     elif method == "freeze":

@@ -25,6 +25,8 @@ _REFERENCE: Final = re.compile(
     r"|\$([A-Za-z_]\w*|\d)"  # $a
 )
 _DEEPEST: Final = 4  # commands in the texts of others
+_MOST_WORDS, _MOST_CHARACTERS = 10_000, 1_000_000
+"""Of a variable: one that doubles itself line by line would fill the memory. A larger one stays as it is written."""
 _CONTROL: Final = ("for", "while", "until", "case", "select", "function")
 _CLOSING: Final = ("fi", "done", "esac", "}")
 _INSIDE: Final = ("then", "else", "do", "{")
@@ -156,11 +158,17 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
     while words and (match := _ASSIGNMENT.fullmatch(words[0].text)) and not words[0].quoted_first:
         name, sign, _ = match.groups()
         values = _assigned(words[0], state)
+        if len(values) > _MOST_WORDS or sum(map(len, values)) > _MOST_CHARACTERS:
+            values = [f"${name}"]
         unsure = branches.runs is None
         if sign == "+=" and unsure and name in state.values:
             state.left_out.setdefault(name, []).extend(values)
         else:
-            if unsure and name in state.values and state.values[name] != values:
+            before = " ".join(state.values.get(name, []))
+            if unsure and before and len(values) == 1 and values[0].startswith(f"{before} "):  # A="$A --more"
+                state.left_out.setdefault(name, []).extend(values[0].removeprefix(before).split())
+                values = state.values[name]
+            elif unsure and name in state.values and state.values[name] != values:
                 values = [f"${name}"]  # which branch runs is not known
             state.values[name] = [*state.values.get(name, []), *values] if sign == "+=" else values
             own[name] = " ".join(values)
@@ -235,7 +243,8 @@ def _expand(word: Word, state: _State) -> list[str]:
     glued = False
     for text, quote in word.pieces:
         plain = text if quote == "'" else _substitute(text, state)
-        parts = plain.split() if quote == "" and plain != text else [plain]
+        unknown = "$(" in plain or "`" in plain  # what a command would print: its words are not ours
+        parts = plain.split() if quote == "" and plain != text and not unknown else [plain]
         if not parts:
             continue
         if glued and result:

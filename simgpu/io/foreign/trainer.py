@@ -16,6 +16,7 @@ from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "trainer"
+LORA_RANK: Final = 16  # huggingface/trl trl/trainer/model_config.py, lora_r
 DTYPES: Final = {
     "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "half": "fp16", "float32": "fp32",
     "fp32": "fp32", "float": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.float32": "fp32",
@@ -32,7 +33,9 @@ _ADAPTED: Final = ("use_peft", "use_lora", "lora_enable")  # Transformers' examp
 _UNDECIDED: Final = ("auto", "false", "none")
 IDLE: Final = (
     "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "output_dir", "overwrite_output_dir", "do_*",
-    "*_steps", "*_strategy", "learning_rate", "lr*", "weight_decay", "adam_*", "warmup_*", "num_train_epochs",
+    "save_steps", "eval_steps", "logging_steps", "eval_accumulation_steps", "checkpointing_steps", "validation_steps",
+    "num_warmup_steps", "save_strategy", "eval_strategy", "evaluation_strategy", "logging_strategy",
+    "learning_rate", "lr*", "weight_decay", "adam_*", "warmup_*", "num_train_epochs",
     "num_epochs", "logging_*", "save_*", "eval_*", "evals_per_epoch", "report_to", "run_name", "seed", "data_seed",
     "dataloader_*", "remove_unused_columns", "max_grad_norm", "hub_*", "push_to_hub", "resume_from_checkpoint",
     "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "dataset*", "data_path", "train_file*",
@@ -48,8 +51,8 @@ IDLE: Final = (
     "use_dora", "bnb_4bit_*", "gradient_clipping", "dataset_text_field", "completion_only_loss", "assistant_only_loss",
     "packing", "sample_packing", "eval_packing", "train_on_inputs", "max_steps", "use_reentrant",
     "average_tokens_across_devices", "prediction_loss_only", "revision", "ray_*", "_comment",
-    "restore_callback_states_from_checkpoint", "use_mps_device", "jit_mode_eval", "past_index", "ddp_*", "project",
-    "model_init_kwargs.*",
+    "restore_callback_states_from_checkpoint", "use_mps_device", "jit_mode_eval", "past_index", "project",
+    "model_init_kwargs.trust_remote_code", "model_init_kwargs.use_cache", "model_init_kwargs.revision",
 )  # fmt: skip
 
 
@@ -168,6 +171,9 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     given = [flag for name in _ADAPTED if (flag := ledger.flag(f"{at}{name}")) is not None]
     wanted = given[0] if given else None
     targets = ledger.names(f"{at}lora_target_modules") or ledger.names(f"{at}lora_target")
+    if rank is None and wanted:
+        rank = LORA_RANK
+        ledger.note(f"the rank of the adapters is not given: {LORA_RANK}, TRL's default")
     if rank is not None and wanted is not False:
         settings["training.lora"] = {"rank": rank, **adapter_targets(ledger, targets)}
     bits = ledger.integer(f"{at}quantization_bit") or (
