@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from simgpu.metrics.report import Report
 from simgpu.metrics.verdict import NOTABLE, WORDS, describe_bubble, lost_time, percent
+from simgpu.units import format_time
 
 CHANGES_NAMED = 3
+SEVERAL, MOST_LINES = 3, 12
+"""Runs among which the fastest is named first, and sentences about them at the most."""
 
 
 def compare(reports: Sequence[Report]) -> str:
@@ -24,6 +27,9 @@ def compare(reports: Sequence[Report]) -> str:
     if len(fitting) == 1:
         lines = [f"Only {fitting[0].name} fits: {fitting[0].verdict}"]
     elif all(report.tokens_per_s for report in fitting):
+        if len(fitting) >= SEVERAL and len({report.model for report in fitting}) == 1:
+            best = max(fitting, key=lambda report: report.tokens_per_s)
+            lines.append(f"{best.name} is the fastest of {len(fitting)}: {best.tokens_per_s:,.0f} tokens/s")
         lines += [_against(_base(fitting, other), other) for other in fitting if _base(fitting, other) is not other]
         alone = [
             report
@@ -34,11 +40,16 @@ def compare(reports: Sequence[Report]) -> str:
             f"{report.name} ({report.model}): {report.verdict}" for report in alone if _base(fitting, report) is report
         ]
     else:
+        if len(fitting) >= SEVERAL:
+            best = min(fitting, key=lambda report: report.step_time_ns)
+            lines.append(f"{best.name} is the fastest of {len(fitting)}: {format_time(best.step_time_ns)} per step")
         lines += [
             f"{report.name}: {', '.join(' '.join(lost) for lost in lost_time(report)) or 'nothing but compute'}"
             for report in fitting
         ]
     lines += [f"{report.name}: {report.verdict}" for report in reports if not report.fits]
+    if len(lines) > MOST_LINES + 1:
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more, in the table"]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import html
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
 
 import numpy as np
 
@@ -137,14 +138,18 @@ def time_axis(end_ms: float, notes: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def left_margin(labels: Sequence[str]) -> int:
-    """Pixels that the longest label needs at 12 px, so that no label is cut.
+    """Pixels that the longest label needs at 12 px, so that no label is cut; Chinese signs are twice as wide.
 
     Examples
     --------
     >>> left_margin(["rank 0"]), left_margin(["stage 12 · ranks 96–103 · compute"])
     (110, 245)
     """
-    return max(110, 14 + 7 * max((len(label) for label in labels), default=0))
+    return max(110, 14 + max((sum(map(_width, label)) for label in labels), default=0))
+
+
+def _width(sign: str) -> int:
+    return 13 if east_asian_width(sign) in "WF" else 9 if "\u0370" <= sign < "\u2000" else 7  # Greek, Cyrillic, ...
 
 
 def to_figure(spec: Spec) -> go.Figure:

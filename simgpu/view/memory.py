@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from simgpu.view.figure import ASIDE, Spec, layout, shorten, template, text, tim
 from simgpu.view.lanes import class_titles
 from simgpu.view.palette import OVER, RANK_COLOURS
 
+SMALL_SHARE: Final = 0.4
+"""Of the capacity: where no run takes more, the axis ends at the highest peak and the capacity is told in words."""
 _PANEL_PX, _GAP_PX = 120, 40
 _NAMED = 6  # curves of one panel that are named above it
 
@@ -36,7 +38,9 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
     >>> spec([])["data"]
     []
     """
-    most = max([max(report.capacity_bytes, report.peak_memory_bytes) for report in reports], default=1) / GIB
+    peak = max((report.peak_memory_bytes for report in reports), default=0)
+    roomy = peak < SMALL_SHARE * min((report.capacity_bytes for report in reports), default=0)
+    most = (peak if roomy else max([peak, *(report.capacity_bytes for report in reports)]) or 1) / GIB
     longest_ms = max([report.step_time_ns for report in reports], default=1) / 1e6
     height = len(reports) * (_PANEL_PX + _GAP_PX) or 1
     data: list[dict[str, Any]] = []
@@ -63,11 +67,13 @@ def spec(reports: Sequence[Report], *, left: int = 0) -> Spec:
             data.append(_curve(report, rank, title, _shade(index, len(titles)), suffix, alone=len(titles) == 1))
         data.append(_peak(report, suffix))
         capacity = report.capacity_bytes / GIB
+        of = f" of {format_bytes(report.capacity_bytes)}" if roomy else ""
         line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": f"y{suffix}", "y0": capacity, "y1": capacity}
-        shapes.append(line | {"line": {"color": OVER, "width": 1.5, "dash": "dash"}})
-        notes.append(_capacity(capacity, f"capacity {format_bytes(report.capacity_bytes)}", suffix))
+        if not roomy:
+            shapes.append(line | {"line": {"color": OVER, "width": 1.5, "dash": "dash"}})
+            notes.append(_capacity(capacity, f"capacity {format_bytes(report.capacity_bytes)}", suffix))
         state = "" if report.fits else f" <span style='color:{OVER}'>OUT OF MEMORY</span>"
-        words = f"<b>{text(shorten(report.name, 60))}</b>   peak {format_bytes(report.peak_memory_bytes)}{state}"
+        words = f"<b>{text(shorten(report.name, 60))}</b>   peak {format_bytes(report.peak_memory_bytes)}{of}{state}"
         if 1 < len(titles) <= _NAMED:
             words += "   " + "   ".join(
                 f"<span style='color:{_shade(index, len(titles))}'>▬</span> {text(title)}"
