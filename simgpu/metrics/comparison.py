@@ -40,7 +40,7 @@ def compare(reports: Sequence[Report]) -> str:
             f"{report.name} ({report.model}): {report.verdict}" for report in alone if _base(fitting, report) is report
         ]
     else:
-        if len(fitting) >= SEVERAL:
+        if len(fitting) >= SEVERAL and _same_work(fitting):
             best = min(fitting, key=lambda report: report.step_time_ns)
             lines.append(f"{best.name} is the fastest of {len(fitting)}: {format_time(best.step_time_ns)} per step")
         lines += [
@@ -51,6 +51,15 @@ def compare(reports: Sequence[Report]) -> str:
     if len(lines) > MOST_LINES + 1:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more, in the table"]
     return "\n".join(lines)
+
+
+def _same_work(reports: Sequence[Report]) -> bool:
+    """Whether all runs compute as long, over all their GPUs: else the shortest step may just do the least."""
+    work = [
+        report.gpus * sum(time for name, time in report.breakdown_ns.items() if name.startswith("compute"))
+        for report in reports
+    ]
+    return max(work) <= (1 + NOTABLE) * min(work)
 
 
 def _base(reports: Sequence[Report], other: Report) -> Report:
