@@ -11,6 +11,7 @@ from simgpu.config.data_parallel_block import DdpBlock, DistributedOptimizerBloc
 from simgpu.config.parallel_block import ParallelBlock
 from simgpu.config.training_block import TrainingBlock
 from simgpu.metrics.assumption import Assumption
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
 _BLOCKS: Final = {"training": TrainingBlock, "parallel": ParallelBlock}
 _OPTIONS: Final = {
@@ -84,7 +85,7 @@ def defaults(case: Case, given: frozenset[str]) -> tuple[Assumption, ...]:
     ['training.gradient_accumulation', 'training.precision']
     """
     kind = case.strategy.data_parallel
-    option = "zero" if kind.startswith("zero") else "fsdp" if kind in ("fsdp1", "fsdp", "hsdp") else kind
+    option = "zero" if kind.startswith("zero") else "fsdp" if kind in FSDP_KINDS else kind
     homes: dict[str, tuple[Any, object]] = {
         "training": (_BLOCKS["training"], case.training),
         "parallel": (_BLOCKS["parallel"], case.strategy),

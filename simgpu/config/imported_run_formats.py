@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simgpu.config.imported_run_layout import SHARDED
 from simgpu.config.imported_run_merge import Merged
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
 
 def formats(merged: Merged, *, deepspeed: bool) -> None:
@@ -98,7 +98,7 @@ def unsharded_amp(merged: Merged, gpus: int) -> None:
     """
     divided = (merged.get("parallel.tp") or 1) * (merged.get("parallel.pp") or 1)
     context = merged.get("parallel.cp") or 1
-    sharded = merged.get("parallel.data_parallel") in SHARDED and gpus > divided
+    sharded = merged.get("parallel.data_parallel") in FSDP_KINDS and gpus > divided
     if divided == 1 or sharded or context > 1 or merged.get("training.precision") != "bf16":
         return
     if merged.get("training.param_dtype") is not None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from simgpu.config.imported_run_merge import Merged
 from simgpu.errors import Issue, ScenarioError
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
-SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
 """Kinds of data parallelism by PyTorch's FSDP."""
 _STAGE3: Final = "zero.stage3_"
 _BELOW_STAGE3: Final = ("zero.allgather_bucket_size", "zero.use_multi_rank_bucket_allreduce")
@@ -169,7 +169,7 @@ def belongs(name: str, kind: str | None) -> bool:
     if block == "fsdp":
         if name in ("fsdp.backward_prefetch", "fsdp.limit_all_gathers"):
             return kind == "fsdp1"
-        return kind in SHARDED and (kind == "hsdp" or name != "fsdp.shard_size")
+        return kind in FSDP_KINDS and (kind == "hsdp" or name != "fsdp.shard_size")
     return True
 
 

@@ -102,7 +102,7 @@ def plan_layout(
     if kind == "dataparallel" and isinstance(model, DualEncoder):
         fix = "set parallel.data_parallel: ddp"
         findings.add("parallel.data_parallel", "gathers features of no other process: it is a single one", fix=fix)
-    inside = dict(zip(("tp", "cp", "pp"), (parallel.tp, parallel.cp, pp), strict=True))
+    inside = {"tp": parallel.tp, "cp": parallel.cp, "pp": pp}
     stride = prod(inside.get(axis, 1) for axis in order[order.index("dp") + 1 :])
     strategy = Strategy(
         tp=parallel.tp,

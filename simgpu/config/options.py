@@ -8,13 +8,14 @@ from typing import Final
 from simgpu.config.draft import Draft
 from simgpu.errors import Issue
 from simgpu.parallel.data_parallel import STRATEGIES
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 from simgpu.parallel.strategy import Strategy
 
 _ZERO: Final = tuple(name for name in STRATEGIES if name.startswith("zero"))
 _BLOCKS: Final = {
     "ddp": ("ddp",),
     "zero": _ZERO,
-    "fsdp": tuple(name for name in STRATEGIES if "fsdp" in name or name == "hsdp"),
+    "fsdp": FSDP_KINDS,
     "distributed_optimizer": ("distributed_optimizer",),
 }
 _STAGE3: Final = (

@@ -27,7 +27,14 @@ class Formats:
     master: DType | None
 
 
-def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DType) -> Formats:
+def framework_formats(
+    data_parallel: str,
+    *,
+    model_parallel: bool,
+    precision: DType,
+    param: DType | None = None,
+    grad: DType | None = None,
+) -> Formats:
     """Return the formats that a framework keeps by default.
 
     Parameters
@@ -38,6 +45,9 @@ def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DT
         Whether tp or pp is above 1: with none or ddp, the framework is then Megatron.
     precision : DType
         Arithmetic of the matrix products.
+    param, grad : DType, optional
+        Storage of weights and gradients where it was chosen. PyTorch's gradients are stored as its weights are, and
+        what DDP and Megatron reduce is the gradients themselves.
 
     Returns
     -------
@@ -56,15 +66,24 @@ def framework_formats(data_parallel: str, *, model_parallel: bool, precision: DT
     2
     """
     fp32 = DType.FP32
-    if precision.bytes == fp32.bytes:
-        return Formats(param=fp32, grad=fp32, reduce=fp32, master=None)
+    narrow = precision.bytes < fp32.bytes
+    computed = precision if narrow else fp32
+    reduce, master = None, fp32 if narrow else None
     if data_parallel.startswith("zero"):
-        return Formats(param=precision, grad=precision, reduce=precision, master=fp32)
-    if "fsdp" in data_parallel or data_parallel == "hsdp":
-        return Formats(param=fp32, grad=fp32, reduce=precision, master=None)
-    if model_parallel or data_parallel == "distributed_optimizer":
-        return Formats(param=precision, grad=fp32, reduce=fp32, master=fp32)
-    return Formats(param=fp32, grad=fp32, reduce=fp32, master=None)
+        param, grad, reduce = param or computed, grad or computed, computed
+    elif data_parallel in FSDP_KINDS:
+        param, reduce, master = param or fp32, computed, None
+    elif model_parallel or data_parallel == "distributed_optimizer":
+        param, grad = param or computed, grad or fp32
+    else:
+        param, master = param or fp32, None
+    grad = grad or param
+    return Formats(
+        param=param,
+        grad=grad,
+        reduce=reduce or grad,
+        master=None if param is fp32 else master,  # fp32 weights are their own master
+    )
 
 
 def default_dropout(model: Architecture | SyntheticModel, software: Software) -> float:
@@ -116,23 +135,24 @@ def build_training(
     """
     fp8 = block.precision == "fp8"
     precision = DType.BF16 if fp8 else DType(block.precision)
-    default = framework_formats(data_parallel, model_parallel=model_parallel, precision=precision)
-    param = DType(block.param_dtype) if block.param_dtype else default.param
+    kept = framework_formats(
+        data_parallel,
+        model_parallel=model_parallel,
+        precision=precision,
+        param=DType(block.param_dtype) if block.param_dtype else None,
+        grad=DType(block.grad_dtype) if block.grad_dtype else None,
+    )
+    master = kept.master
     if block.master_dtype is not None:
         master = None if block.master_dtype == "none" else DType(block.master_dtype)
-    else:
-        master = None if param is DType.FP32 else default.master  # fp32 weights are their own master
-    sharded = data_parallel.startswith("zero") or data_parallel in FSDP_KINDS
-    of_autograd = not (model_parallel or data_parallel.startswith("zero") or data_parallel == "distributed_optimizer")
-    grad = DType(block.grad_dtype) if block.grad_dtype else param if of_autograd else default.grad
     return Training(
         sequence_length=block.sequence_length or 1,
         micro_batch_size=micro_batch_size,
         accumulation=accumulation,
         precision=precision,
-        param_dtype=param,
-        grad_dtype=grad,
-        reduce_dtype=DType(block.reduce_dtype) if block.reduce_dtype else default.reduce if sharded else grad,
+        param_dtype=kept.param,
+        grad_dtype=kept.grad,
+        reduce_dtype=DType(block.reduce_dtype) if block.reduce_dtype else kept.reduce,
         master_dtype=master,
         optimizer=block.optimizer,
         recompute=block.recompute,

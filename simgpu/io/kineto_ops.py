@@ -6,11 +6,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 from simgpu.dtypes import DType
-from simgpu.io.json_stream import TraceStream
 from simgpu.io.kineto_reader import LAUNCH
 from simgpu.workload.op import Attention, Gemm
 
@@ -64,36 +62,14 @@ class TracedOps:
     left: Mapping[str, int]
 
 
-def read_kineto_ops(path: Path) -> TracedOps:
-    """Read the products and the attention of a trace.
+@dataclass(slots=True, kw_only=True)
+class OpCalls:
+    """What one pass over a trace leaves of the calls, launches and kernels of its ops.
 
     An op's kernels are those that were launched while it ran on the CPU's thread (the innermost one that is read here);
     where launches are not recorded, those that carry its ``External id``. A product's layout is told by the strides of
     its operands; where they are not recorded, by which of its sizes are those of a weight that ``aten::addmm``
     multiplies by.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    TracedOps
-
-    Raises
-    ------
-    ScenarioError
-        When the file is no trace.
-    """
-    found = OpCalls()
-    for event in TraceStream(path):
-        found.take(event)
-    return found.ops()
-
-
-@dataclass(slots=True, kw_only=True)
-class OpCalls:
-    """What one pass over a trace leaves of the calls, launches and kernels of its ops.
 
     Examples
     --------

@@ -31,14 +31,11 @@ class RankShape:
         How many run through each of them here.
     live : mapping of int to int
         Forwards of each stage that come before the rank's first backward; all are kept until then.
-    first_backward : int
-        Stage of that backward.
     """
 
     stages: tuple[int, ...]
     microbatches: tuple[int, ...]
     live: Mapping[int, int]
-    first_backward: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +111,14 @@ def _shape(table: PipelineSchedule, microbatches: int) -> PipelineShape:
     ranks = {}
     for rank in sorted({0, max(0, last - 1), last}):
         stages, live = placement.stages_on(rank), Counter[int]()
-        first = stages[-1]
         for action in table.order(rank):
             if action.kind != "F":
-                first = action.stage
                 break
             live[action.stage] += 1
         if table.name in ALL_FORWARD_FIRST:
             live = Counter(dict.fromkeys(stages, microbatches))
         each = microbatches // 2 if mirrored else microbatches
-        ranks[rank] = RankShape(
-            stages=stages, microbatches=(each,) * len(stages), live=dict(live), first_backward=first
-        )
+        ranks[rank] = RankShape(stages=stages, microbatches=(each,) * len(stages), live=dict(live))
     return PipelineShape(
         rank_of_stage=placement.rank_of_stage,
         ranks=ranks,

@@ -105,6 +105,20 @@ def test_in_fp32_everything_is_fp32_without_a_master_copy(kind, model_parallel):
         assert (formats.param, formats.grad, formats.reduce, formats.master) == (DType.FP32,) * 3 + (None,)
 
 
+@pytest.mark.parametrize(
+    ("parallel", "formats"),
+    [
+        ({"data_parallel": "ddp"}, ("bf16", "bf16")),  # PyTorch's gradients are as its weights, and are what is reduced
+        ({"data_parallel": "fsdp", "tp": 2}, ("bf16", "bf16")),
+        ({"data_parallel": "ddp", "tp": 2}, ("fp32", "fp32")),  # Megatron's main gradients
+        ({"data_parallel": "zero2"}, ("bf16", "bf16")),
+    ],
+)
+def test_gradients_of_chosen_weights(parallel, formats):
+    found = case(parallel=parallel, training={"param_dtype": "bf16"}).training
+    assert (found.grad_dtype, found.reduce_dtype) == formats
+
+
 def test_formats_can_be_chosen():
     training = case(
         parallel={"data_parallel": "zero1"},

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from simgpu.config import load_cases
-from simgpu.io.kineto_ops import read_kineto_ops
+from simgpu.io.json_stream import TraceStream
+from simgpu.io.kineto_ops import OpCalls
 from simgpu.workload.op import Attention, Gemm
 
 REAL = Path(__file__).parents[3] / "shared" / "inputs" / "kineto-traces"
@@ -33,6 +34,14 @@ def trace(tmp_path, *calls, name="t.json"):
     path = tmp_path / name
     path.write_text(json.dumps({**HEADER, "traceEvents": [event for one in calls for event in one]}))
     return path
+
+
+def read_kineto_ops(path):
+    """One pass over a trace for its ops alone."""
+    calls = OpCalls()
+    for event in TraceStream(path):
+        calls.take(event)
+    return calls.ops()
 
 
 ROW, COLUMN = [4096, 1], [1, 4096]

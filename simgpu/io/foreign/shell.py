@@ -48,8 +48,6 @@ class Command:
     words : tuple of str
     environment : mapping
         Assignments in front of it, and the variables exported before.
-    certain : bool
-        Whether it runs for sure: outside of loops, functions, and every ``if`` that the script does not decide.
     variables : mapping
         All that is set before, exported or not, Slurm's by ``#SBATCH`` lines too.
     left_out : tuple of str
@@ -58,7 +56,6 @@ class Command:
 
     words: tuple[str, ...]
     environment: Mapping[str, str]
-    certain: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -185,7 +182,6 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
                 Command(
                     words=tuple(expanded),
                     environment=environment,
-                    certain=branches.runs is True,
                     variables=variables,
                     left_out=tuple(extra),
                 )

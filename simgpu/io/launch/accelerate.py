@@ -16,6 +16,7 @@ from simgpu.io.launch.job import Files, Job, cannot
 from simgpu.io.launch.script import LAUNCH, PORT, nccl_variables, rendezvous, script
 from simgpu.io.launch.trainer import script_variables, trainer_arguments
 from simgpu.io.scenario_yaml import to_scenario_yaml
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
 CONFIG: Final = "accelerate.yaml"
 _PRECISIONS: Final = {"fp32": "no", "tf32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
@@ -28,7 +29,6 @@ _STRATEGIES: Final = {
 _PLUGIN: Final = "is for Accelerate's Megatron-LM plugin, which cannot be told to recompute nothing"
 """Its recompute_granularity is full when left out (``utils/dataclasses.py``, MegatronLMPlugin)."""
 _MEGATRON: Final = "use --format megatron"
-_SHARDED: Final = ("fsdp1", "fsdp", "hsdp")
 
 
 def write_accelerate(job: Job, head: tuple[str, ...]) -> Files:
@@ -117,7 +117,7 @@ def accelerate_config(job: Job) -> dict[str, Any]:
         data["mixed_precision"] = _PRECISIONS[job.precision]
     if job.precision == "fp8":
         data["fp8_config"] = _fp8(job)
-    if kind in _SHARDED:
+    if kind in FSDP_KINDS:
         data["fsdp_config"] = _fsdp(job)
     if kind.startswith("zero"):
         data["deepspeed_config"] = {
@@ -131,7 +131,7 @@ def accelerate_config(job: Job) -> dict[str, Any]:
 def _distributed_type(job: Job) -> str:
     if job.kind.startswith("zero"):
         return "DEEPSPEED"
-    return "FSDP" if job.kind in _SHARDED else "MULTI_GPU" if job.gpus > 1 else "NO"
+    return "FSDP" if job.kind in FSDP_KINDS else "MULTI_GPU" if job.gpus > 1 else "NO"
 
 
 def _fp8(job: Job) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from simgpu.dtypes import DType
 from simgpu.io.launch.hf_config import FILE, training_script
 from simgpu.io.launch.job import Job, cannot
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
 STEPS: Final = 50
 """Optimizer steps of a first run, enough for a step time after warm-up."""
@@ -95,7 +96,7 @@ def trainer_arguments(job: Job, config: Mapping[str, Any], *, fsdp: bool = True)
         ["--gradient_accumulation_steps", str(training.accumulation)],
         _PRECISIONS[job.precision],
         ["--optim", _optimizer(job)],
-        _sharding(job) if fsdp and job.kind in ("fsdp1", "fsdp", "hsdp") else [],
+        _sharding(job) if fsdp and job.kind in FSDP_KINDS else [],
         ["--accelerator_config", json.dumps(SYNC_EACH_BATCH)] if _reduces_each_time(job) else [],
         _replicas(job) if job.kind == "ddp" else [],
         _recompute(job),
@@ -120,7 +121,7 @@ def _recompute(job: Job) -> list[str]:
     if job.training.recompute == "selective":
         problem = "is Megatron's: Transformers recompute whole blocks or nothing"
         raise cannot("training.recompute", "selective", problem, allowed="none, full")
-    if job.kind in ("fsdp1", "fsdp", "hsdp") or job.training.recompute == "none":
+    if job.kind in FSDP_KINDS or job.training.recompute == "none":
         return []
     return ["--gradient_checkpointing", "True"]
 
@@ -148,7 +149,7 @@ def _sharding(job: Job) -> list[str]:
 
 def _reduces_each_time(job: Job) -> bool:
     """Whether FSDP reduces in every micro-batch, which Trainer does not by itself."""
-    sharded = job.kind in ("fsdp1", "fsdp", "hsdp")
+    sharded = job.kind in FSDP_KINDS
     return sharded and job.training.accumulation > 1 and not job.strategy.fsdp.no_sync
 
 

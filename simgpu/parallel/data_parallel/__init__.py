@@ -17,6 +17,7 @@ from simgpu.parallel.data_parallel.shard_group import Gather, ShardGroup, ShardK
 from simgpu.parallel.data_parallel.stage_weights import Gradient, StageWeights
 from simgpu.parallel.data_parallel.zero import zero1, zero2
 from simgpu.parallel.data_parallel.zero3 import zero3
+from simgpu.parallel.data_parallel_options import FSDP_KINDS
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.training import Training
 
@@ -33,7 +34,7 @@ STRATEGIES: Mapping[str, Callable[[StageWeights, Training, Strategy], DataParall
     "distributed_optimizer": distributed_optimizer,
 }
 
-SHARDED_WEIGHTS = frozenset({"fsdp1", "fsdp", "hsdp", "zero3"})
+SHARDED_WEIGHTS = frozenset({*FSDP_KINDS, "zero3"})
 """Strategies under which a rank stores a shard of the weights and gathers the rest before use."""
 
 __all__ = [
