@@ -117,7 +117,7 @@ class Cast:
     ) -> RankBlocks | None:
         """Return the blocks of a rank; None where none is closed."""
         gates: list[Gate | None] = []
-        kinds: list[Hashable] = []
+        kinds: list[int] = []
         gatherings: list[Gathering | None] = []
         checked: dict[int, tuple[bool, int, Gathering | None]] = {}
         for gate in layout.gates:
@@ -147,7 +147,7 @@ class Cast:
 
     def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering | None]:
         """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
-        used = [sides[slot] for _, slot in dict.fromkeys(gate.layout.slots)]
+        used = [sides[slot] for _, slot in gate.layout.slots]
         together = {side.channel.parties for side in used if not side.alone}
         roles = {self.program.ranks[member].role for parties in together for member in parties}
         if not all(side.fixed for side in used) or len(together) > 1 or len(roles) > 1:
@@ -156,7 +156,7 @@ class Cast:
             (side.cost.latency_ns, side.cost.stream_ns, bool(side.cost.loads), side.disturbance, side.spinning)
             for side in used
         )
-        kind = self._kinds.setdefault((id(gate.layout), prices, bool(together)), len(self._kinds))
+        kind = self._kinds.setdefault((gate.layout.shape, prices, bool(together)), len(self._kinds))
         gathering = None
         if together:
             (parties,) = together

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from simgpu.engine.events import RankEvents
 from simgpu.engine.launches import Launches
@@ -20,6 +22,18 @@ QUEUE_DEPTH: Final = 1024
 
 RECORD, WAIT = -1, -2
 """What an entry is that issues nothing."""
+
+
+class HostStretch(NamedTuple):
+    """Rows of a host stream, one after the other, that only issue.
+
+    ``spent_ns`` is the CPU's time before each of them, ``total_ns`` that of all. ``queues`` has the place of every
+    queue that it issues to, which rows those are, which instruction must have ended before each, and before the last.
+    """
+
+    spent_ns: Int64
+    total_ns: int
+    queues: tuple[tuple[int, Int64, Int64, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +62,23 @@ class HostScript:
     launches: Sequence[Launches | None]
     table: Int64
     targets: tuple[tuple[int, str], ...]
+    _stretches: dict[tuple[int, int], HostStretch | None] = field(default_factory=dict)
+
+    def stretch(self, begin: int, end: int) -> HostStretch | None:
+        """Return rows that only issue, as one; None where others are among them."""
+        if (begin, end) not in self._stretches:
+            self._stretches[begin, end] = self._stretch(begin, end)
+        return self._stretches[begin, end]
+
+    def _stretch(self, begin: int, end: int) -> HostStretch | None:
+        kinds, needs = self.table[begin:end].T
+        priced = [launches for launches in self.launches[begin:end] if launches is not None]
+        if len(priced) < end - begin or not priced:
+            return None
+        spent = np.cumsum([0, *(launches.total_ns for launches in priced)])
+        rows = [(place, np.flatnonzero(kinds == place)) for place in np.unique(kinds).tolist()]
+        queues = tuple((place, found, needs[found], int(needs[found].max())) for place, found in rows)
+        return HostStretch(spent[:-1], int(spent[-1]), queues)
 
     @property
     def leads(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,15 +50,18 @@ class BlockLayout:
     steps : mapping of str to tuple of Step
         By stream, but for the host's.
     slots : tuple of (str, int)
-        Stream and place among the role's transfers of every transfer, in order.
+        Stream and place among the role's transfers of its transfers, each once.
     host : str
         Name of the host stream that issues it, or empty.
+    shape : hashable
+        The same for blocks that do the same, whatever the names of their layers.
     """
 
     block: Block
     steps: Mapping[str, tuple[Step, ...]]
     slots: tuple[tuple[str, int], ...]
     host: str
+    shape: Hashable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,4 +223,34 @@ class RoleLayout:
         }
         if any(step.issued != (step.position in ours[name]) for name, found in steps.items() for step in found):
             return None
-        return BlockLayout(block, steps, tuple(slots), hosts[0] if hosts else "")
+        transfers = tuple(dict.fromkeys(slots))
+        host = hosts[0] if hosts else ""
+        return BlockLayout(block, steps, transfers, host, shape_of(block, steps, transfers, host))
+
+
+def shape_of(
+    block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
+) -> Hashable:
+    """Return what a block does, whatever it is called; kernels count as they are, which the Program keeps."""
+    place = {slot: place for place, (_, slot) in enumerate(slots)}
+    streams = tuple(
+        (
+            name,
+            tuple(
+                (
+                    step.code,
+                    place[step.number] if step.code == TRANSFER else step.number,
+                    step.other,
+                    step.issued,
+                    None if step.work is None else tuple(map(id, step.work.kernels)),
+                )
+                for step in found
+            ),
+        )
+        for name, found in steps.items()
+    )
+    issued = tuple(
+        (item.stream, item.instruction, item.op_ns, item.launch_ns) if isinstance(item, Issue) else repr(item)
+        for item in (block.streams[host] if host else ())
+    )
+    return streams, issued

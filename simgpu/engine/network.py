@@ -32,6 +32,10 @@ class Flow:
     limit: int = -1
     finish_ns: int = 0
 
+    def earliest_end_ns(self, now_ns: int) -> int:
+        """Return when it ends if from now on nothing else loads its links."""
+        return now_ns + math.floor(max(0.0, self.left_ns - self.speed * (now_ns - self.since_ns)))
+
 
 @dataclass(slots=True)
 class Network:
@@ -50,7 +54,7 @@ class Network:
     _demands: dict[int, Demand] = field(default_factory=dict)
     _known: dict[tuple[int, ...], list[Share]] = field(default_factory=dict)  # by what shares links
 
-    def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> None:
+    def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> Flow:
         """Let a transfer's bytes flow from now on; ``done(end_ns)`` is called when the last has arrived."""
         wanted = self._demands.get(transfer)
         if wanted is None:
@@ -62,6 +66,7 @@ class Network:
             self._on_link.setdefault(link, {})[flow.order] = None
             self._touched.add(link)
         self._mark()
+        return flow
 
     def _mark(self) -> None:
         if not self._pending:

@@ -22,16 +22,20 @@ class Track(NamedTuple):
 class Outcome(NamedTuple):
     """What a block did, relative to its begin on the compute stream.
 
-    ``waits_ns`` is when the first of the other streams goes on: they all wait for the compute stream first.
+    ``end_ns`` is the compute stream's end, the last of all. ``waits_ns`` is when the first of the other streams goes
+    on: they all wait for the compute stream first. Where the CPU held nothing up, ``slack_ns`` is the latest time for
+    it to begin that would not have either; else ``host_ns`` is when it was through.
     """
 
     tracks: dict[str, Track]
     memory: Int64
     kernels: tuple[tuple[int, tuple[int, ...] | None, tuple[int, ...] | None, int | None], ...]
-    flows: tuple[tuple[int, Int64], ...]  # place among the role's transfers; begins and ends
+    flows: tuple[tuple[int, Int64], ...]  # place among the block's transfers; begins and ends
     events_ns: tuple[int, ...]
-    host_ns: int
+    end_ns: int
     waits_ns: int
+    host_ns: int
+    slack_ns: int | None
 
 
 @dataclass(slots=True, eq=False)

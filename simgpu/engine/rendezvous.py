@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simpy import Environment, Event
 
-from simgpu.engine.network import Network
+from simgpu.engine.network import Flow, Network
 from simgpu.engine.rank import StreamLoop, Walk
 from simgpu.engine.recorder import Recorder
 from simgpu.errors import ProgramError
@@ -28,6 +28,15 @@ class Meeting:
     cause: int = -1
     on_start: list[Callable[[int], None]] = field(default_factory=list)  # told when it starts, by those who wait
     waiting: list[Walk] = field(default_factory=list)  # for its end
+    flow: Flow | None = None  # its bytes under way, where others may slow them down
+
+    def earliest_end_ns(self, now_ns: int) -> int:
+        """Return a time that it does not end before; 0 where partners are missing."""
+        if self.end_ns >= 0 or self.start_ns < 0:
+            return max(self.end_ns, 0)
+        if self.flow is None:
+            return self.start_ns + self.side.cost.latency_ns + self.side.cost.stream_ns
+        return self.flow.earliest_end_ns(now_ns)
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +171,7 @@ class Rendezvous:
             return
 
         def flow(_: Event) -> None:
-            self.network.start(side.transfer, cost, done)
+            meeting.flow = self.network.start(side.transfer, cost, done)
 
         def done(end_ns: int) -> None:
             meeting.end_ns = end_ns

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simpy import Environment, Event
 
@@ -18,6 +18,10 @@ from simgpu.engine.queue import Issued
 from simgpu.engine.rank import Walk
 from simgpu.program import Compute, Kernel
 
+if TYPE_CHECKING:
+    from simgpu.engine.rendezvous import Meeting
+
+NEVER_NS: Final = 1 << 62
 ROUNDING_NS: Final = 1e-6
 """Work that a share's rounding adds and nobody does."""
 
@@ -67,6 +71,7 @@ class Residency:
     times: KernelTimes
     open: int = 0  # kernels whose end is not known yet
     until_ns: int = 0  # the last end that is known
+    under_way: list[Meeting] = field(default_factory=list)  # those that a stream waits in
     _changes: list[tuple[int, int, int]] = field(default_factory=list)  # heap of time, place, one more or less
     _counts: dict[int, int] = field(default_factory=dict)
     _worst: int = -1  # of the counts
@@ -93,6 +98,29 @@ class Residency:
     def disturbs(self, time_ns: int) -> bool:
         """Whether a kernel is resident at or after a time that is not past, as far as is known."""
         return self.open > 0 or self.until_ns > time_ns
+
+    def known_until_ns(self, busy: int) -> int:
+        """Return a time before which nothing changes that is not known already; 0 where there is none.
+
+        Parameters
+        ----------
+        busy : int
+            Streams that may begin a transfer: none does before the end of the one that it waits in.
+        """
+        if busy == 0 and self.open == 0:
+            return NEVER_NS
+        if busy > len(self.under_way):
+            return 0
+        now = int(self.env.now)
+        return min([meeting.earliest_end_ns(now) for meeting in self.under_way], default=0)
+
+    def steady(self, time_ns: int, busy: int) -> tuple[int, int] | None:
+        """Return the worst disturbance at a time that is not past and when that may change; None if nobody knows."""
+        known = self.known_until_ns(busy)
+        if known <= time_ns:
+            return None
+        level = self._level(time_ns)
+        return level, min(known, self._changes[0][0]) if self._changes else known
 
     def run(
         self, work: Compute, local_ns: int, issued: Issued | None, events: RankEvents, walk: Walk

@@ -73,7 +73,8 @@ class StreamProcess:
                     if end >= 0:
                         local = end
                         continue
-                    if blocks.learns == step * len(blocks.gates) + gate:
+                    learning = blocks.learning
+                    if learning is not None and (learning.step, learning.gate) == (step, gate):
                         begin = len(spans)
                 for code, position, number, other, needs_cpu, work in steps:
                     if needs_cpu and queue is not None:
@@ -133,7 +134,7 @@ class StreamProcess:
                     if issued is not None and queue is not None:
                         queue.end(local)
                 if begin >= 0 and blocks is not None:
-                    blocks.leave(self.name, gate, step, begin, local, latest)
+                    blocks.leave(self.name, begin, local, latest)
             self.step_ends_ns.append(local)
         if not on_compute:
             events.busy -= 1
@@ -154,9 +155,12 @@ class StreamProcess:
         """Take a block as a whole and return its end; -1 where it has to be played."""
         blocks = self.blocks
         assert blocks is not None  # else there are no gates
-        if not blocks.gathered(gate):
-            self.events.loop.release(self.walk)  # after the streams that have just been released
+        residency, events = self.residency, self.events
+        if not blocks.gathered(gate) or (residency is not None and events.busy > len(residency.under_way)):
+            events.loop.release(self.walk)  # after the streams that have just been released
             yield None
+        if residency is not None and residency.under_way and local_ns > self.env.now:
+            yield self.env.timeout(local_ns - int(self.env.now))  # what can be known of them is known then
         verdict = blocks.enter(gate, step, local_ns, self.walk)
         if verdict is None:
             self.waiting = None
@@ -191,7 +195,11 @@ class StreamProcess:
         if meeting.end_ns < 0:
             self.waiting = meeting
             meeting.waiting.append(self.walk)
+            if residency is not None:
+                residency.under_way.append(meeting)
             yield None
+            if residency is not None:
+                residency.under_way.remove(meeting)
         if residency is not None and level >= 0:
             residency.leave(level, meeting.end_ns)
         return meeting

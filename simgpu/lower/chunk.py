@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.gradients import GradientReductions
-from simgpu.lower.segments import Segment, SegmentCompiler
+from simgpu.lower.segments import Run, Segment, SegmentCompiler, is_closed, stretches
 from simgpu.lower.stage_units import StageUnits
 from simgpu.lower.weights import WeightGathers
 from simgpu.parallel.data_parallel import DataParallelPlan
@@ -206,8 +207,29 @@ class ChunkWriter:
         return saved, recomputed, split.gradients_bytes
 
     def _run(self, segments: Sequence[Segment], index: int, phase: str, action: Action, what: str = "") -> None:
-        emitter, name, microbatch = self.emitter, self.parts.names[index], action.microbatch
+        """Write a unit's segments; what exchanges nothing beyond itself, and reduces nothing, is a block."""
         exchanges: dict[str, int] = {}
+        for stretch in stretches(segments):
+            if isinstance(stretch, GradientReady):
+                self._gradients.ready(index, stretch.parameters, microbatch=action.microbatch)
+                continue
+            write = partial(self._compute, stretch, exchanges, index, phase, action.microbatch, what)
+            if is_closed(stretch):
+                key = id(self), index, phase, what, tuple(map(id, stretch))
+                self.emitter.repeat(key, write, microbatch=action.microbatch)
+            else:
+                write()
+
+    def _compute(
+        self,
+        segments: Sequence[Run | Exchange | Join],
+        exchanges: dict[str, int],
+        index: int,
+        phase: str,
+        microbatch: int,
+        what: str,
+    ) -> None:
+        emitter, name = self.emitter, self.parts.names[index]
         for segment in segments:
             if isinstance(segment, tuple):
                 emitter.kernels(f"{what or phase} {name}", segment, phase=phase, microbatch=microbatch, unit=name)
@@ -221,7 +243,5 @@ class ChunkWriter:
                     microbatch=microbatch,
                 )
                 exchanges[segment.tag] = emitter.transfer(segment.axis, collective, after=emitter.record())
-            elif isinstance(segment, Join):
-                emitter.wait(exchanges.pop(segment.tag))
             else:
-                self._gradients.ready(index, segment.parameters, microbatch=microbatch)
+                emitter.wait(exchanges.pop(segment.tag))

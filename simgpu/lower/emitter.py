@@ -37,6 +37,7 @@ class Emitter:
     host: HostCosts | None = None
     _events: int = 0
     _blocks: dict[Hashable, Block | None] = field(default_factory=dict)
+    _repeating: bool = False
 
     def finished(self) -> dict[str, Sequence[Instruction]]:
         """Return the streams."""
@@ -44,6 +45,8 @@ class Emitter:
 
     def repeat(self, key: Hashable, write: Callable[[], None], *, microbatch: int) -> None:
         """Write what is the same whenever the key is: the first time by calling, then by reference.
+
+        Within another one it is a part of that.
 
         Parameters
         ----------
@@ -53,6 +56,9 @@ class Emitter:
         microbatch : int
             The only difference between one time and the next.
         """
+        if self._repeating:
+            write()
+            return
         block = self._blocks.get(key)
         if block is not None and self._fits(block):
             first = {name: len(self.open(name)) for name in block.streams}
@@ -60,7 +66,9 @@ class Emitter:
             self._events += block.events
         else:
             begin, event = {name: len(draft) for name, draft in self.streams.items()}, self._events
+            self._repeating = True
             write()
+            self._repeating = False
             if key in self._blocks:
                 return
             block = self._blocks[key] = self._written(begin, event, microbatch)

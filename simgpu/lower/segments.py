@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from simgpu.lower.kernels import KernelPrices
 from simgpu.program import Kernel
@@ -11,7 +12,8 @@ from simgpu.workload.backward_split import SplitBackward, split_backward
 from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound, Timed
 from simgpu.workload.unit import Exchange, GradientReady, Join, PassItem, Unit
 
-Segment = tuple[Kernel, ...] | Exchange | Join | GradientReady
+Run: TypeAlias = tuple[Kernel, ...]
+Segment: TypeAlias = Run | Exchange | Join | GradientReady
 
 
 @dataclass(slots=True)
@@ -93,3 +95,38 @@ class SegmentCompiler:
             yield item
         if run:
             yield tuple(run)
+
+
+def stretches(segments: Sequence[Segment]) -> Iterator[GradientReady | list[Run | Exchange | Join]]:
+    """Cut segments at the marks of gradients.
+
+    Examples
+    --------
+    >>> mark, join = GradientReady(parameters=("weight",)), Join(tag="reduce")
+    >>> [found is mark or len(found) for found in stretches([join, join, mark, join])]
+    [2, True, 1]
+    """
+    stretch: list[Run | Exchange | Join] = []
+    for segment in segments:
+        if not isinstance(segment, GradientReady):
+            stretch.append(segment)
+            continue
+        if stretch:
+            yield stretch
+        stretch = []
+        yield segment
+    if stretch:
+        yield stretch
+
+
+def is_closed(stretch: Sequence[Run | Exchange | Join]) -> bool:
+    """Whether a stretch exchanges something, and all that it starts is joined in it.
+
+    Examples
+    --------
+    >>> exchange, join = Exchange(kind="all_reduce", bytes=2, tag="reduce"), Join(tag="reduce")
+    >>> is_closed([exchange, join]), is_closed([exchange]), is_closed([join]), is_closed([])
+    (True, False, False, False)
+    """
+    begun = {segment.tag for segment in stretch if isinstance(segment, Exchange)}
+    return bool(begun) and begun == {segment.tag for segment in stretch if isinstance(segment, Join)}

@@ -13,6 +13,7 @@ from simgpu.fold import fold
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.perturbation import perturbed
 from simgpu.pricing import lower_case, op_prices
+from simgpu.program import Disturbance
 from simgpu.script import Script
 from simgpu.workload.software import HostCosts
 from tests.programs import all_reduce, cost, program, reduce_key, role, works
@@ -154,6 +155,69 @@ def test_a_stream_that_comes_late_to_a_block_waits_in_it_all_the_same(taken, bus
     subject = replace(subject, roles=(replace(subject.roles[0], streams=streams),))
     same(play(subject), play(written_out(subject)))
     assert taken
+
+
+def beside_traffic(traffic_ns, shared_ns):
+    """Two ranks reduce beside ten passes of 15 us; two others, which reduce too, share their link from the fifth on."""
+
+    def streams(reduced, at):
+        emitter = Emitter()
+        for microbatch in range(10):
+            if microbatch == at:
+                emitter.transfer("dp", all_reduce(reduced), after=emitter.record())
+            emitter.repeat("pass", partial(write_pass, emitter, microbatch), microbatch=microbatch)
+        return emitter.finished()
+
+    both = streams(8, 1), streams(24, 5)
+    groups = [("dp", (0, 1)), ("dp", (2, 3)), *(("tp", (rank,)) for rank in range(4))]
+    long, short = cost(1000, traffic_ns, [(0, traffic_ns)]), cost(0, shared_ns, [(0, shared_ns)])
+    inside = {(group, reduce_key(16)): replace(cost(3000, 0), disturbance=0, spinning=0) for group in range(2, 6)}
+    prices = {
+        (0, reduce_key(8)): replace(long, disturbance=1, spinning=0),
+        (1, reduce_key(24)): replace(short, disturbance=1, spinning=0),
+        **inside,
+    }
+    subject = program([role(both[0]), role(both[1])], [0, 0, 1, 1], groups, prices, links=[10**9])
+    return replace(
+        subject,
+        roles=tuple(replace(one, streams=own) for one, own in zip(subject.roles, both, strict=True)),
+        disturbances=(Disturbance(ctas=8, hbm_bytes_per_s=0), Disturbance(ctas=24, hbm_bytes_per_s=0)),
+        disturbed_ns={KERNELS[0]: (5100, 6000), KERNELS[1]: (7300, 9000)},
+    )
+
+
+@pytest.mark.parametrize("shared_ns", [1, 20_000, 90_000])
+@pytest.mark.parametrize("traffic_ns", [1, 14_000, 33_000, 70_000, 200_000])
+def test_passes_beside_traffic_are_blocks_while_it_stays(monkeypatch, traffic_ns, shared_ns):
+    """How fast it moves is not known before it ends; a pass that is over before it can end goes as the last one did."""
+    slowed = []
+    commit = blocks.RankBlocks.commit
+
+    def noted(self, gate, step, begin_ns, outcome):
+        slowed.append(bool(outcome.kernels))
+        commit(self, gate, step, begin_ns, outcome)
+
+    monkeypatch.setattr(blocks.RankBlocks, "commit", noted)
+    subject = beside_traffic(traffic_ns, shared_ns)
+    same(play(subject), play(written_out(subject)))
+    assert any(slowed) == (max(traffic_ns, shared_ns) > 18_000)
+    assert not all(slowed)
+
+
+def test_layers_that_do_the_same_are_played_in_full_once(monkeypatch):
+    """Eight layers in two stages, forward and backward, on 32 ranks: what differs between them is their names."""
+    learned = []
+    learn = blocks.Learning
+
+    def noted(*args):
+        learned.append(args)
+        return learn(*args)
+
+    monkeypatch.setattr(blocks, "Learning", noted)
+    subject = program_of(PIPELINE | {"software": {"host_issue_ns": 0}})
+    play(subject)
+    uses = sum(piece.use is not None for one in subject.roles for piece in one.streams["compute"].pieces)
+    assert 0 < len(learned) < uses / 3
 
 
 def test_a_slow_gpu_and_its_group_go_by_themselves(taken):
