@@ -1,31 +1,31 @@
-"""Blocks that go as they went before: played once in full for each state at their begin, then placed as a whole.
+"""Blocks: stretches of a rank's program that are played by themselves, once for all times that they go the same way.
 
 A block is closed: its instructions see the compute stream, collectives of fixed duration beside it, the CPU thread that
-issues it, and nothing else. When all of these stand at its begin, and what else is resident on the GPU stays the same
-until its end, what happens depends only on that and on how far the CPU is ahead; so it is shifted in time and otherwise
-the same whenever these are, in every layer and rank that does the same. Ranks that meet in the block's collectives take
-it together when all come to it at the same time in the same state.
+issues it, and nothing else. What happens depends on when its streams, the CPU and the ranks that meet in its
+collectives come to its begin, and on what else is resident on the GPU until its end. Where all come at the same time
+and nothing changes meanwhile it is kept, and placed as a whole in every layer, rank and step that does the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
+from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Gathering
+from simgpu.engine.gathering import Arrival, Gathering, Until
 from simgpu.engine.host import HostThread
-from simgpu.engine.layout import COMPUTE_STREAM, Gate
-from simgpu.engine.learning import Learning
+from simgpu.engine.lane import TOO_LATE_NS, Lane, LaneHost
+from simgpu.engine.layout import Gate
+from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Local, Outcome
-from simgpu.engine.queue import Issued
 from simgpu.engine.rank import Walk
 from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Side
-from simgpu.engine.residency import NEVER_NS, Residency
+from simgpu.engine.residency import Residency
+from simgpu.engine.step import COMPUTE_STREAM
 from simgpu.program import COMPUTE
 
 
@@ -45,8 +45,8 @@ class RankBlocks:
     sides : list of Side
         The rank's transfers.
     known : dict
-        Outcomes by kind, what is resident beside it and, where that matters, how far the CPU is ahead; None for what
-        cannot be kept, or is being played. All ranks share it.
+        Outcomes by kind, what is resident beside it and, where that matters, how far the CPU is ahead. All ranks share
+        it.
     """
 
     rank: int
@@ -54,67 +54,51 @@ class RankBlocks:
     kinds: list[int]
     host_at: list[tuple[int, int]]
     sides: list[Side]
-    gatherings: list[Gathering | None]
+    gatherings: list[Gathering]
     events: RankEvents
     residency: Residency | None
     recorder: Recorder
     memory: MemoryLog
-    known: dict[Hashable, Outcome | None]
+    known: dict[Hashable, Outcome]
     streams: dict[str, Local] = field(default_factory=dict)
     thread: HostThread | None = None
     decided: int = -1
-    learning: Learning | None = None
+
+    def number(self, step: int, gate: int) -> int:
+        """Count the gates of all steps."""
+        return step * len(self.gates) + gate
 
     def gathered(self, gate: int) -> bool:
         """Whether all streams of a block but compute stand at its begin."""
-        found = self.gates[gate]
-        assert found is not None  # asked for only then
         streams = self.streams
-        return all(streams[name].parked for name in found.layout.steps if name != COMPUTE)
+        return all(streams[name].parked for name in self._layout(gate).steps if name != COMPUTE)
 
-    def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> int | None:
-        """Bring the compute stream to a block: its end, -1 to play it, or None to wait for other ranks."""
-        number, gathering = step * len(self.gates) + gate, self.gatherings[gate]
-        steady = self._steady(gate, step, local_ns)
-        if steady is None:
-            return self._refuse(number, gathering)
-        key, outcome = self._look_up(gate, step, local_ns, steady[0])
-        if outcome is not None and not self._fits(gate, local_ns, outcome, steady[1]):
-            return self._refuse(number, gathering)
-        if gathering is not None:
-            take = partial(self._take, gate, step, local_ns, outcome)
-            joined = gathering.joins(number, (key, id(outcome), local_ns), local_ns, walk, take)
-            if not joined:
-                if joined is not None:
-                    self.decided = number
-                return None if joined is None else -1
-        if outcome is not None:
-            if gathering is not None:
-                gathering.take()
-            self._take(gate, step, local_ns, outcome)
-            return self.taken(step, gate)
-        if key not in self.known:
-            self.known[key] = None  # until it has been played
-            found = self.gates[gate]
-            assert found is not None  # else nothing is steady
-            self.learning = Learning(self, found, gate, step, key, local_ns, steady)
-        return self._refuse(number, gathering)
+    def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | Until | None:
+        """Bring the compute stream to a block.
 
-    def _refuse(self, number: int, gathering: Gathering | None) -> int:
-        """Let the block be played, by all who meet in it."""
-        if gathering is not None:
-            gathering.refuse(number)
-        self.decided = number
-        return -1
-
-    def _take(self, gate: int, step: int, local_ns: int, outcome: Outcome | None) -> None:
-        """Let the block be over as it was before; all who gather for it know the same."""
-        if outcome is not None:
+        Returns
+        -------
+        bool, Until or None
+            Whether the block has been taken; when to ask ``Gathering.settle`` again; None to wait for other ranks.
+        """
+        gathering = self.gatherings[gate]
+        if gathering.refused >= self.number(step, gate):
+            return False
+        known = self.known_until_ns() if self._stands(gate, step) else 0
+        if not known:
+            gathering.refuse(self.number(step, gate))
+            return False
+        outcome = self._look_up(gate, step, local_ns) if known > local_ns else None
+        if outcome is not None and not self._fits(gate, local_ns, outcome, known):
+            outcome = None
+        if outcome is not None and gathering.size == 1:
             self.commit(gate, step, local_ns, outcome)
+            return True
+        return gathering.come(Arrival(self, gate, step, local_ns, walk, outcome))
 
     def taken(self, step: int, gate: int) -> int:
         """Return the compute stream's time behind the block, where it was taken; else -1 to play it."""
-        self.decided = step * len(self.gates) + gate
+        self.decided = self.number(step, gate)
         return self.streams[COMPUTE].jump()
 
     def let_go(self, gate: int) -> None:
@@ -128,58 +112,110 @@ class RankBlocks:
                 self.events.busy += 1
                 self.events.loop.release(stream.walk)
 
-    def _steady(self, gate: int, step: int, local_ns: int) -> tuple[int, int] | None:
-        """Return what is resident beside a block and when that changes; None unless all stand at its begin."""
+    def hold_host(self, asked: Callable[[], None]) -> None:
+        """Keep the CPU where it is until it is asked to go on."""
+        if self.thread is not None:
+            self.thread.asked = asked
+
+    def free_host(self) -> None:
+        """Let the CPU go on."""
+        if self.thread is not None:
+            self.thread.asked = None
+
+    def known_until_ns(self) -> int:
+        """Return a time before which nothing beside the blocks changes that is not known already; 0 for none."""
+        return NEVER_NS if self.residency is None else self.residency.known_until_ns(self.events.busy)
+
+    def state(self, gate: int, step: int, local_ns: int) -> Hashable:
+        """Return everything that what happens in a block depends on."""
+        late = tuple(since for name, since in self._since_ns(gate).items() if since >= local_ns)
+        levels = None if self.residency is None else self.residency.levels.state()
+        cpu = (0, b"") if self.thread is None else (self.thread.local_ns, self._needed(gate, step, local_ns))
+        return self.kinds[gate], local_ns, late, levels, cpu
+
+    def lane(self, gate: int, step: int, local_ns: int) -> Lane:
+        """Return the rank on its way through a block."""
+        layout, thread, residency = self._layout(gate), self.thread, self.residency
+        host = None if thread is None or not layout.host else LaneHost(thread, self.host_at[gate][0], step)
+        targets = thread.script.targets if host is not None and thread is not None else ()
+        return Lane(
+            rank=self.rank,
+            layout=layout,
+            begin_ns=local_ns,
+            since_ns=self._since_ns(gate),
+            sides=self.sides,
+            times=None if residency is None else residency.times,
+            levels=Levels() if residency is None else residency.levels.copy(),
+            host=host,
+            places={name: place for place, (_, name) in enumerate(targets)},
+        )
+
+    def keep(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> None:
+        """Keep how a block went, unless what is resident changes meanwhile or one of its streams came late."""
+        level = -1
+        if self.residency is not None:
+            level = self.residency.levels.worst(local_ns)
+            if self.residency.levels.first_ns < local_ns + outcome.end_ns:
+                return
+        if outcome.waits_ns == TOO_LATE_NS:
+            return
+        if outcome.slack_ns is not None or self.thread is None or not self._layout(gate).host:
+            self.known[self.kinds[gate], level] = outcome
+        else:
+            self.known[self._key(gate, step, local_ns, level)] = outcome
+
+    def _layout(self, gate: int) -> BlockLayout:
         found = self.gates[gate]
-        if found is None:
-            return None
-        for name in found.layout.steps:
+        assert found is not None  # asked for only where there is one
+        return found.layout
+
+    def _since_ns(self, gate: int) -> dict[str, int]:
+        return {name: self.streams[name].since_ns for name in self._layout(gate).steps if name != COMPUTE}
+
+    def _stands(self, gate: int, step: int) -> bool:
+        """Whether all that takes part in a block stands at its begin."""
+        layout = self._layout(gate)
+        for name in layout.steps:
             stream = self.streams[name]
             if stream.index != COMPUTE_STREAM and not stream.parked:
-                return None
+                return False
             if stream.queue is not None and not stream.queue.quiet:
-                return None
-        steady: tuple[int, int] | None = -1, NEVER_NS
-        if self.residency is not None:
-            steady = self.residency.steady(local_ns, self.events.busy)
-        if not found.layout.host or steady is None:
-            return steady
-        there = self.thread is not None and self.thread.reaches(step, self.host_at[gate][0])
-        return steady if there else None
+                return False
+        return not layout.host or (self.thread is not None and self.thread.reaches(step, self.host_at[gate][0]))
 
-    def _look_up(self, gate: int, step: int, local_ns: int, level: int) -> tuple[Hashable, Outcome | None]:
-        """Return everything that what happens depends on, and what happened then."""
-        thread, found = self.thread, self.gates[gate]
-        assert found is not None  # asked for only when all stand there
-        kind = self.kinds[gate], level
-        if thread is None or not found.layout.host:
-            return kind, self.known.get(kind)
+    def _look_up(self, gate: int, step: int, local_ns: int) -> Outcome | None:
+        """Return how the block went from the same state."""
+        level = -1 if self.residency is None else self.residency.levels.worst(local_ns)
+        thread, kind = self.thread, (self.kinds[gate], level)
+        if thread is None or not self._layout(gate).host:
+            return self.known.get(kind)
         free = self.known.get(kind)
-        if free is not None and free.slack_ns is not None:
+        if free is not None:
             begin = max(thread.local_ns, self.needed_ns(gate, step, local_ns, free))
+            assert free.slack_ns is not None  # else it stands under how far the CPU was ahead
             if begin - local_ns <= free.slack_ns:
-                return kind, free
-        ahead = thread.local_ns - local_ns
-        key: Hashable = (*kind, ahead)
-        if ahead < 0 or any(queue.ends_ns and queue.ends_ns[-1] > thread.local_ns for queue in thread.queues):
-            key = *kind, ahead, self._needed(gate, step, local_ns)
-        return key, self.known.get(key)
+                return free
+        return self.known.get(self._key(gate, step, local_ns, level))
 
-    def _fits(self, gate: int, local_ns: int, outcome: Outcome, until_ns: int) -> bool:
+    def _key(self, gate: int, step: int, local_ns: int, level: int) -> Hashable:
+        """Return what happens depends on where the CPU holds something up: how far it is ahead."""
+        thread = self.thread
+        assert thread is not None
+        ahead = thread.local_ns - local_ns
+        if ahead < 0 or any(queue.ends_ns and queue.ends_ns[-1] > thread.local_ns for queue in thread.queues):
+            return self.kinds[gate], level, ahead, self._needed(gate, step, local_ns)
+        return self.kinds[gate], level, ahead
+
+    def _fits(self, gate: int, local_ns: int, outcome: Outcome, known_ns: int) -> bool:
         """Whether a block goes the same way here.
 
-        What is resident has to stay so, no other stream may be released while it runs, and its own streams must have
-        come to its begin before they are to go on in it, as far as is known.
+        What is resident has to stay so, and the block's other streams must have come to its begin before they are to
+        go on in it.
         """
-        found = self.gates[gate]
-        assert found is not None  # asked for only when all stand there
-        if self.residency is not None:
-            if local_ns + outcome.end_ns > until_ns:
-                return False
-            if any(outcome.events_ns[event - 1] < outcome.end_ns for event in found.exports):
-                return False
-        others = [self.streams[name].since_ns for name in found.layout.steps if name != COMPUTE]
-        return max(others, default=-1) - local_ns < outcome.waits_ns
+        end = local_ns + outcome.end_ns
+        if self.residency is not None and end > min(known_ns, self.residency.levels.first_ns):
+            return False
+        return max(self._since_ns(gate).values(), default=-1) - local_ns < outcome.waits_ns
 
     def needed_ns(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> int:
         """Return the latest end that the launches of a block wait for, with an outcome's own; 0 for none."""
@@ -247,7 +283,8 @@ class RankBlocks:
             thread.position = self.host_at[gate][1]
         for name, track in outcome.tracks.items():
             stream = self.streams[name]
-            stream.log.place(track.rows, begin_ns, step, use.first[name], stream.cause, stream.since_ns)
+            since = stream.since_ns if track.waits else -1
+            stream.log.place(track.rows, begin_ns, step, use.first[name], stream.cause, since)
             if stream.queue is not None and len(track.issued_ends_ns):
                 stream.queue.ends_ns.frombytes((track.issued_ends_ns + begin_ns).tobytes())
             stream.jump_ns = begin_ns + track.end_ns
@@ -268,12 +305,3 @@ class RankBlocks:
                 recorder.placed_flows.append((side.transfer, times, begin_ns))
         for event in found.exports:
             self.events.record(step, use.event + event, begin_ns + outcome.events_ns[event - 1])
-
-    def leave(self, name: str, begin: int, local_ns: int, issued: Issued | None) -> None:
-        """Note what a stream did when it has come to the end of the block that is watched."""
-        learning = self.learning
-        assert learning is not None  # only then something is watched
-        learning.leave(name, begin, local_ns, issued)
-        if learning.complete:
-            self.learning = None
-            learning.keep()

@@ -13,12 +13,13 @@ from simgpu.engine.gathering import Gathering
 from simgpu.engine.host import HostThread
 from simgpu.engine.hosts import Hosts
 from simgpu.engine.instant import Instant
+from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.layout import Gate, RoleLayout
 from simgpu.engine.outcome import Local, Outcome
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Rendezvous, Side
-from simgpu.engine.residency import KernelTimes, Residency
+from simgpu.engine.residency import Residency
 from simgpu.engine.stream import StreamProcess
 from simgpu.program import Program
 
@@ -42,7 +43,7 @@ class Cast:
     processes: list[StreamProcess] = field(default_factory=list)
     threads: list[HostThread] = field(default_factory=list)
     _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
-    _known: dict[Hashable, Outcome | None] = field(default_factory=dict)
+    _known: dict[Hashable, Outcome] = field(default_factory=dict)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _gatherings: dict[tuple[int, ...], Gathering] = field(default_factory=dict)
     _times: KernelTimes | None = None
@@ -118,12 +119,12 @@ class Cast:
         """Return the blocks of a rank; None where none is closed."""
         gates: list[Gate | None] = []
         kinds: list[int] = []
-        gatherings: list[Gathering | None] = []
-        checked: dict[int, tuple[bool, int, Gathering | None]] = {}
+        gatherings: list[Gathering] = []
+        checked: dict[tuple[int, bool], tuple[bool, int, Gathering]] = {}
         for gate in layout.gates:
-            found = checked.get(id(gate.layout))
+            found = checked.get((id(gate.layout), gate.early))
             if found is None:
-                found = checked[id(gate.layout)] = self._check(rank, gate, sides)
+                found = checked[id(gate.layout), gate.early] = self._check(rank, gate, sides)
             gates.append(gate if found[0] else None)
             kinds.append(found[1])
             gatherings.append(found[2])
@@ -145,22 +146,20 @@ class Cast:
             known=self._known,
         )
 
-    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering | None]:
+    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering]:
         """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
         used = [sides[slot] for _, slot in gate.layout.slots]
-        together = {side.channel.parties for side in used if not side.alone}
+        together = {side.channel.parties for side in used if not side.alone} or {(rank,)}
         roles = {self.program.ranks[member].role for parties in together for member in parties}
-        if not all(side.fixed for side in used) or len(together) > 1 or len(roles) > 1:
-            return False, -1, None
+        parties = min(together)
+        gathering = self._gatherings.get(parties)
+        if gathering is None:
+            gathering = self._gatherings[parties] = Gathering(self.env, self.loop, len(parties))
+        seen = gate.early and (len(parties) > 1 or self._times is not None)  # what it lets go may be seen in it
+        closed = all(side.fixed for side in used) and len(together) == 1 and len(roles) == 1 and not seen
         prices = tuple(
             (side.cost.latency_ns, side.cost.stream_ns, bool(side.cost.loads), side.disturbance, side.spinning)
             for side in used
         )
-        kind = self._kinds.setdefault((gate.layout.shape, prices, bool(together)), len(self._kinds))
-        gathering = None
-        if together:
-            (parties,) = together
-            gathering = self._gatherings.get(parties)
-            if gathering is None:
-                gathering = self._gatherings[parties] = Gathering(self.env, self.instant, self.loop, len(parties))
-        return True, kind, gathering
+        kind = self._kinds.setdefault((gate.layout.shape, prices, len(parties) > 1), len(self._kinds))
+        return closed, kind, gathering

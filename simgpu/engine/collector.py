@@ -25,4 +25,7 @@ def paused_collector() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if gc.get_freeze_count() == 0:  # else somebody else's objects would thaw
+                gc.freeze()
+                gc.unfreeze()  # all is old now: the next collection of young objects need not walk over it
             gc.enable()

@@ -1,84 +1,131 @@
-"""Ranks that take a block together: all come to it at the same time and in the same state, or each goes by itself."""
+"""Ranks that take a block together: its collectives are theirs alone, so that it can be played when all have come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from simpy import Environment, Event
+from simpy import Environment
 
-from simgpu.engine.instant import GATHERING, Instant
+from simgpu.engine.lane import Lane, UnforeseenError, play_together
+from simgpu.engine.outcome import Outcome
 from simgpu.engine.rank import StreamLoop, Walk
+
+if TYPE_CHECKING:
+    from simgpu.engine.blocks import RankBlocks
+
+
+class Arrival(NamedTuple):
+    """A rank whose compute stream has come to a block."""
+
+    blocks: RankBlocks
+    gate: int
+    step: int
+    local_ns: int
+    walk: Walk
+    outcome: Outcome | None  # where it is known how the block goes from here
+
+
+class Until(NamedTuple):
+    """What happens beside the block may change at this time, and is not known before."""
+
+    time_ns: int
 
 
 @dataclass(slots=True, eq=False)
 class Gathering:
     """The members of a group on their way to a block.
 
-    Nobody waits beyond its own time: when the clock gets there and somebody is missing, all go by themselves.
+    Nothing of a block can be seen from outside before its end, which is no earlier than the last one's begin. So they
+    wait for each other, however far the clock goes on meanwhile. Where one of them cannot take the block, all play it
+    instruction by instruction.
     """
 
     env: Environment
-    instant: Instant
     loop: StreamLoop
     size: int
     refused: int = -1  # the last block that they did not take together
-    _number: int = -1
-    _state: Hashable = None
-    _waiting: list[tuple[Walk, Callable[[], None]]] = field(default_factory=list)
+    _here: list[Arrival] = field(default_factory=list)
 
     def refuse(self, number: int) -> None:
-        """Let everybody go by themselves into a block, now and whenever they come."""
+        """Let everybody play a block, now and whenever they come."""
         self.refused = max(self.refused, number)
-        waiting, self._waiting = self._waiting, []
-        for walk, _ in waiting:
-            self.loop.release(walk)
+        here, self._here = self._here, []
+        for arrival in here:
+            arrival.blocks.free_host()
+        for arrival in here[: self.size - 1]:  # the last one to come, who asks, goes on by itself
+            self.loop.release(arrival.walk)
 
-    def joins(self, number: int, state: Hashable, local_ns: int, walk: Walk, take: Callable[[], None]) -> bool | None:
-        """Come to a block; None while others are missing, then whether all take it together.
-
-        Parameters
-        ----------
-        number : int
-            Of the block and the step.
-        state : hashable
-            What has to be the same for all, the time included.
-        local_ns : int
-            That time.
-        walk : Walk
-            Released when it is decided.
-        take : callable
-            Called for each that waits, when all are there.
-        """
-        if number <= self.refused:
-            return False
-        if self._waiting and (number, state) != (self._number, self._state):
-            self.refuse(max(number, self._number))
-            return False
-        if len(self._waiting) + 1 == self.size:
-            return True
-        if not self._waiting:
-            self._number, self._state = number, state
-            self._wake(local_ns - int(self.env.now), number)
-        self._waiting.append((walk, take))
+    def come(self, arrival: Arrival) -> bool | Until | None:
+        """Come to a block; None while others are missing, else what ``settle`` returns."""
+        self._here.append(arrival)
+        if len(self._here) == self.size:
+            return self.settle()
+        self._hold_host(arrival)
         return None
 
-    def take(self) -> None:
-        """Let those that wait take the block."""
-        waiting, self._waiting = self._waiting, []
-        for walk, take in waiting:
-            take()
-            self.loop.release(walk)
+    def _hold_host(self, arrival: Arrival) -> None:
+        """Keep a CPU where it is: where it is asked to go on, its rank cannot wait for the others."""
+        number = arrival.blocks.number(arrival.step, arrival.gate)
+        arrival.blocks.hold_host(lambda: self.refuse(number))
 
-    def _wake(self, delay_ns: int, number: int) -> None:
-        timeout = self.env.timeout(delay_ns)
-        assert timeout.callbacks is not None  # a fresh event always has a list
-        timeout.callbacks.append(partial(self._late, number))
+    def settle(self) -> bool | Until:
+        """Let all take the block; return whether they do, or until when the last one to come has to wait for that."""
+        if not self._here:
+            return False  # refused meanwhile
+        last = self._here[-1]
+        outcomes = self._known() or self._play()
+        if isinstance(outcomes, Until):
+            self._hold_host(last)
+            return outcomes
+        if outcomes is None:
+            self.refuse(last.blocks.number(last.step, last.gate))
+            return False
+        here, self._here = self._here, []
+        for arrival, outcome in zip(here, outcomes, strict=True):
+            arrival.blocks.free_host()
+            arrival.blocks.commit(arrival.gate, arrival.step, arrival.local_ns, outcome)
+        for arrival in here[:-1]:
+            self.loop.release(arrival.walk)
+        return True
 
-    def _late(self, number: int, _: Event) -> None:
-        self.instant.last(GATHERING, partial(self._decide, number))  # somebody may still come at this instant
+    def _known(self) -> list[Outcome] | None:
+        """Return how the block goes, where all have come at the same time in the same state and that is known."""
+        first = self._here[0]
+        outcome = first.outcome
+        if outcome is None:
+            return None
+        for arrival in self._here:
+            if arrival.outcome is not outcome or arrival.local_ns != first.local_ns:
+                return None
+        return [outcome] * self.size
 
-    def _decide(self, number: int) -> None:
-        if self._waiting and self._number == number:
-            self.refuse(number)
+    def _play(self) -> list[Outcome] | Until | None:
+        """Play the block; None where that cannot be done before the clock is there."""
+        here = self._here
+        states = [arrival.blocks.state(arrival.gate, arrival.step, arrival.local_ns) for arrival in here]
+        alike = len(set(states)) == 1
+        lanes = [
+            arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns)
+            for arrival in here[: 1 if alike else None]
+        ]
+        try:
+            outcomes = _outcomes(lanes, alike=alike)
+        except UnforeseenError:
+            return None
+        if alike:
+            outcomes *= self.size
+        ends = [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(here, outcomes, strict=True)]
+        known = [arrival.blocks.known_until_ns() for arrival in here]
+        late = [time for time, end in zip(known, ends, strict=True) if end > time]
+        if not late:
+            if alike:
+                here[0].blocks.keep(here[0].gate, here[0].step, here[0].local_ns, outcomes[0])
+            return outcomes
+        wake = max(min(late), int(self.env.now) + 1)
+        return None if min(late) == 0 or wake > min(ends) else Until(wake)
+
+
+def _outcomes(lanes: list[Lane], *, alike: bool) -> list[Outcome]:
+    play_together(lanes)
+    return [lane.outcome(alike=alike) for lane in lanes]

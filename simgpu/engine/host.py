@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -112,6 +112,7 @@ class HostThread:
     position: int = 0
     local_ns: int = 0
     finishing: bool = False
+    asked: Callable[[], None] | None = None  # called before the thread goes on; it stands at a block's begin until then
 
     @property
     def done(self) -> bool:
@@ -136,6 +137,8 @@ class HostThread:
         """Walk on until ``number`` is in ``found``, or something holds the thread."""
         if self.waiting is not None:
             return
+        if self.asked is not None:
+            self.asked()
         local, queues, script = self.local_ns, self.queues, self.script
         length = len(script.kinds)
         while number not in found and self.step < self.steps:

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from simgpu.engine.block_layout import BlockLayout, block_layout
 from simgpu.engine.recorder import Recorder
+from simgpu.engine.step import COMPUTE_STREAM, MEMORY, RECORD, TRANSFER, WAIT, WORK, Step
 from simgpu.program import COMPUTE, Alloc, Collective, Compute, Free, Instruction, Issue, Record, Recv, Role, Send, Wait
 from simgpu.script import Block, Use, pieces_of
-
-COMPUTE_STREAM = 0  # its index among a Timeline's streams
-WORK, RECORD, WAIT, MEMORY, TRANSFER = range(5)
-
-
-class Step(NamedTuple):
-    """One instruction: what it is, its position, its work and numbers.
-
-    ``number`` is a Compute's duration, an event, a change in bytes, or a transfer's place among the role's; ``other``
-    says of a Wait which stream records its event, of a memory change its category. ``issued`` says whether the CPU
-    issues it. Positions and events are relative to the passage's.
-    """
-
-    code: int
-    position: int
-    number: int
-    other: int
-    issued: bool
-    work: Compute | None
 
 
 class Passage(NamedTuple):
@@ -41,39 +24,17 @@ class Passage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockLayout:
-    """A block that touches nothing outside: its ranks, and those that they meet in it, see only each other.
-
-    Parameters
-    ----------
-    block : Block
-    steps : mapping of str to tuple of Step
-        By stream, but for the host's.
-    slots : tuple of (str, int)
-        Stream and place among the role's transfers of its transfers, each once.
-    host : str
-        Name of the host stream that issues it, or empty.
-    shape : hashable
-        The same for blocks that do the same, whatever the names of their layers.
-    """
-
-    block: Block
-    steps: Mapping[str, tuple[Step, ...]]
-    slots: tuple[tuple[str, int], ...]
-    host: str
-    shape: Hashable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Gate:
     """The begin of a block's use.
 
-    ``exports`` are events, as the block numbers them, that something outside waits for.
+    ``exports`` are events, as the block numbers them, that something outside waits for; ``early`` says that one of them
+    is not the block's end.
     """
 
     layout: BlockLayout
     use: Use
     exports: tuple[int, ...]
+    early: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +80,8 @@ class RoleLayout:
                 self._recorded[event + use.event] = self._recorder_in(use.block, event)
             if layout is not None:
                 self._gate_of[id(use)] = len(self.gates)
-                self.gates.append(Gate(layout, use, exports))
+                early = any(event not in layout.last for event in exports)
+                self.gates.append(Gate(layout, use, exports, early))
         resolved: dict[tuple[int, str], tuple[Step, ...]] = {}
         for name, found in pieces.items():
             if name in self.host_streams:
@@ -223,34 +185,4 @@ class RoleLayout:
         }
         if any(step.issued != (step.position in ours[name]) for name, found in steps.items() for step in found):
             return None
-        transfers = tuple(dict.fromkeys(slots))
-        host = hosts[0] if hosts else ""
-        return BlockLayout(block, steps, transfers, host, shape_of(block, steps, transfers, host))
-
-
-def shape_of(
-    block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
-) -> Hashable:
-    """Return what a block does, whatever it is called; kernels count as they are, which the Program keeps."""
-    place = {slot: place for place, (_, slot) in enumerate(slots)}
-    streams = tuple(
-        (
-            name,
-            tuple(
-                (
-                    step.code,
-                    place[step.number] if step.code == TRANSFER else step.number,
-                    step.other,
-                    step.issued,
-                    None if step.work is None else tuple(map(id, step.work.kernels)),
-                )
-                for step in found
-            ),
-        )
-        for name, found in steps.items()
-    )
-    issued = tuple(
-        (item.stream, item.instruction, item.op_ns, item.launch_ns) if isinstance(item, Issue) else repr(item)
-        for item in (block.streams[host] if host else ())
-    )
-    return streams, issued
+        return block_layout(block, steps, tuple(dict.fromkeys(slots)), hosts[0] if hosts else "")

@@ -17,6 +17,7 @@ class Track(NamedTuple):
     rows: Int64
     end_ns: int
     issued_ends_ns: Int64  # of what the CPU issued
+    waits: bool  # first of all, for the compute stream
 
 
 class Outcome(NamedTuple):

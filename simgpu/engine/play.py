@@ -96,4 +96,5 @@ def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tupl
     everyone: list[StreamProcess | HostThread] = [*cast.processes, *cast.threads]
     if not all(process.done for process in everyone):
         raise DeadlockError(describe_deadlock(program, everyone))
+    cast.hosts.dismiss()
     return recorder, streams, cast.processes[0].step_ends_ns

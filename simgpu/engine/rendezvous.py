@@ -174,7 +174,7 @@ class Rendezvous:
             meeting.flow = self.network.start(side.transfer, cost, done)
 
         def done(end_ns: int) -> None:
-            meeting.end_ns = end_ns
+            meeting.end_ns, meeting.flow = end_ns, None
             self._release(meeting)
 
         timeout = self.env.timeout(start + cost.latency_ns - int(self.env.now))

@@ -9,13 +9,15 @@ from simpy import Environment, Event
 
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
+from simgpu.engine.gathering import Until
 from simgpu.engine.launches import Run
-from simgpu.engine.layout import COMPUTE_STREAM, MEMORY, RECORD, WAIT, WORK, Passage
+from simgpu.engine.layout import Passage
 from simgpu.engine.queue import Issued, LaunchQueue
 from simgpu.engine.rank import Walk
 from simgpu.engine.recorder import Recorder, StreamLog
 from simgpu.engine.rendezvous import Meeting, Rendezvous, Side
 from simgpu.engine.residency import Residency
+from simgpu.engine.step import COMPUTE_STREAM, MEMORY, RECORD, WAIT, WORK
 from simgpu.program import Compute, Wait
 
 
@@ -63,7 +65,6 @@ class StreamProcess:
         local = 0
         for step in range(self.steps):
             for steps, first, base, gate in self.passages:
-                begin, latest = -1, None
                 if gate >= 0 and blocks is not None and blocks.gates[gate] is not None:
                     end = yield from (
                         self._open(gate, step, local)
@@ -73,9 +74,6 @@ class StreamProcess:
                     if end >= 0:
                         local = end
                         continue
-                    learning = blocks.learning
-                    if learning is not None and (learning.step, learning.gate) == (step, gate):
-                        begin = len(spans)
                 for code, position, number, other, needs_cpu, work in steps:
                     if needs_cpu and queue is not None:
                         issued = queue.next()
@@ -85,7 +83,6 @@ class StreamProcess:
                             yield None
                             issued = queue.next()
                             assert issued is not None  # released when it is there
-                        latest = issued
                     else:
                         issued = None
                     place = first + position
@@ -133,8 +130,6 @@ class StreamProcess:
                         local = end
                     if issued is not None and queue is not None:
                         queue.end(local)
-                if begin >= 0 and blocks is not None:
-                    blocks.leave(self.name, begin, local, latest)
             self.step_ends_ns.append(local)
         if not on_compute:
             events.busy -= 1
@@ -161,13 +156,16 @@ class StreamProcess:
             yield None
         if residency is not None and residency.under_way and local_ns > self.env.now:
             yield self.env.timeout(local_ns - int(self.env.now))  # what can be known of them is known then
+        self.waiting = None
         verdict = blocks.enter(gate, step, local_ns, self.walk)
+        while isinstance(verdict, Until):
+            yield self.env.timeout(verdict.time_ns - int(self.env.now))
+            verdict = blocks.gatherings[gate].settle()
         if verdict is None:
-            self.waiting = None
             yield None
-            verdict = blocks.taken(step, gate)
+        end = blocks.taken(step, gate)
         blocks.let_go(gate)
-        return verdict
+        return end
 
     def _park(self, gate: int, step: int, local_ns: int, first: Wait) -> Generator[Event | None, None, int]:
         """Wait beside the compute stream until that has taken a block; return where to go on, or -1 to play it."""

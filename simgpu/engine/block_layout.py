@@ -1,0 +1,135 @@
+"""A block resolved for the engine: what it does, and in what order it can be played."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simgpu.engine.step import MEMORY, RECORD, TRANSFER, WAIT, Step
+from simgpu.program import COMPUTE, Issue
+from simgpu.script import Block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockLayout:
+    """A block that touches nothing outside: its ranks, and those that they meet in it, see only each other.
+
+    Parameters
+    ----------
+    block : Block
+    steps : mapping of str to tuple of Step
+        By stream, but for the host's.
+    slots : tuple of (str, int)
+        Stream and place among the role's transfers of its transfers, each once.
+    host : str
+        Name of the host stream that issues it, or empty.
+    shape : hashable
+        The same for blocks that do the same, whatever the names of their layers.
+    order : tuple of (str, int)
+        Streams and positions of its instructions, such that each comes behind all that it waits for, and transfers
+        before kernels that may run beside them.
+    issued_by : mapping of (str, int) to int
+        Which row of the host's stream issues an instruction.
+    places : mapping of int to int
+        Place of each of the role's transfers among those of the block.
+    moves : mapping of str to (n,) bool
+        Which instructions of a stream are transfers.
+    last : frozenset of int
+        Events that are recorded when compute has come to the block's end.
+    """
+
+    block: Block
+    steps: Mapping[str, tuple[Step, ...]]
+    slots: tuple[tuple[str, int], ...]
+    host: str
+    shape: Hashable
+    order: tuple[tuple[str, int], ...]
+    issued_by: Mapping[tuple[str, int], int]
+    places: Mapping[int, int]
+    moves: Mapping[str, NDArray[np.bool_]]
+    last: frozenset[int]
+
+
+def block_layout(
+    block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
+) -> BlockLayout | None:
+    """Lay out a block that touches nothing outside; None where its streams wait for each other in a circle."""
+    order = order_of(steps)
+    if order is None:
+        return None
+    issues = enumerate(block.streams[host] if host else ())
+    return BlockLayout(
+        block=block,
+        steps=steps,
+        slots=slots,
+        host=host,
+        shape=shape_of(block, steps, slots, host),
+        order=order,
+        issued_by={(item.stream, item.instruction): row for row, item in issues if isinstance(item, Issue)},
+        places={slot: place for place, (_, slot) in enumerate(slots)},
+        last=frozenset(
+            step.number for step in takewhile(_takes_no_time, reversed(steps[COMPUTE])) if step.code == RECORD
+        ),
+        moves={name: np.array([step.code == TRANSFER for step in found], np.bool_) for name, found in steps.items()},
+    )
+
+
+def _takes_no_time(step: Step) -> bool:
+    return step.code in (RECORD, MEMORY)
+
+
+def order_of(steps: Mapping[str, tuple[Step, ...]]) -> tuple[tuple[str, int], ...] | None:
+    """Put a block's instructions in an order in which they can be played; None where there is none."""
+    order: list[tuple[str, int]] = []
+    positions, recorded = dict.fromkeys(steps, 0), set[int]()
+    beside = [name for name in steps if name != COMPUTE]
+
+    def go(name: str, most: int) -> bool:
+        """Play a stream as far as it gets, or so many instructions."""
+        begin = positions[name]
+        for step in steps[name][begin : begin + most]:
+            if step.code == WAIT and step.number not in recorded:
+                break
+            if step.code == RECORD:
+                recorded.add(step.number)
+            order.append((name, positions[name]))
+            positions[name] += 1
+        return positions[name] > begin
+
+    while any(positions[name] < len(found) for name, found in steps.items()):
+        moved = [go(name, len(steps[name])) for name in beside]
+        if not go(COMPUTE, 1) and not any(moved):
+            return None
+    return tuple(order)
+
+
+def shape_of(
+    block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
+) -> Hashable:
+    """Return what a block does, whatever it is called; kernels count as they are, which the Program keeps."""
+    place = {slot: place for place, (_, slot) in enumerate(slots)}
+    streams = tuple(
+        (
+            name,
+            tuple(
+                (
+                    step.code,
+                    place[step.number] if step.code == TRANSFER else step.number,
+                    step.other,
+                    step.issued,
+                    None if step.work is None else tuple(map(id, step.work.kernels)),
+                )
+                for step in found
+            ),
+        )
+        for name, found in steps.items()
+    )
+    issued = tuple(
+        (item.stream, item.instruction, item.op_ns, item.launch_ns) if isinstance(item, Issue) else repr(item)
+        for item in (block.streams[host] if host else ())
+    )
+    return streams, issued

@@ -1,0 +1,126 @@
+"""A run of kernels under way, each at the pace that what is beside it allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from simgpu.engine.kernel_times import KernelTimes
+from simgpu.engine.launches import Run, before_last
+from simgpu.engine.levels import Levels
+from simgpu.engine.queue import Issued
+from simgpu.program import Compute
+
+ROUNDING_NS: Final = 1e-6
+"""Work that a share's rounding adds and nobody does."""
+
+
+@dataclass(slots=True, eq=False)
+class KernelRun:
+    """Kernels of one instruction from the first on; progress of each is piecewise linear.
+
+    Parameters
+    ----------
+    work : Compute
+    times : sequence of tuple
+        Duration of each kernel alone, then under each disturbance.
+    start_ns : int
+    issued : Issued or None
+        Launches by the CPU that may hold the kernels up.
+    """
+
+    work: Compute
+    times: Sequence[tuple[int, ...]]
+    start_ns: int
+    issued: Issued | None
+    now_ns: int = field(init=False)
+    _ends: list[int] = field(default_factory=list)
+    _holds: list[int] = field(default_factory=list)
+    _done: float = 0.0  # share of the kernel under way that is finished
+    _begun: int = 0  # when that began
+    _busy: int = 0  # how long it ran
+    _planned: list[tuple[int, int, int]] = field(default_factory=list)  # begin, time it runs, end of each that is left
+
+    def __post_init__(self) -> None:
+        self.now_ns = self._begun = self.start_ns
+
+    @property
+    def over(self) -> bool:
+        """Whether all kernels have ended."""
+        return len(self._ends) == len(self.times)
+
+    def plan(self, column: int) -> int:
+        """Return when the last kernel ends at the pace of one column of their times."""
+        now, issued, times, free = self.now_ns, self.issued, self.times, self.now_ns
+        planned = self._planned = []
+        for number in range(len(self._ends), len(times)):
+            begin, left = free, times[number][column]
+            under_way = self._done and not planned
+            if under_way:
+                begin, left = self._begun, self._busy + math.ceil(left * (1.0 - self._done) - ROUNDING_NS)
+            free = begin + left
+            if issued is not None:
+                if not under_way:
+                    begin = max(begin, issued.begin_ns + issued.launches.first_ns[number])
+                launched = issued.begin_ns + issued.launches.last_ns[number]
+                after = times[number][column] - before_last(times[number][column], self.work.kernels[number].launches)
+                free = max(now, begin + left, launched + after)
+            planned.append((begin, left, free))
+        return free
+
+    def advance(self, then_ns: int, column: int) -> None:
+        """Let that plan go on until a time, which is not behind its end."""
+        planned, now = self._planned, self.now_ns
+        ended = 0
+        for _, left, end in planned:
+            if end > then_ns:
+                break
+            self._holds.append(end - left - (self._ends[-1] if self._ends else self.start_ns))
+            self._ends.append(end)
+            self._done = 0.0
+            ended += 1
+        if ended < len(planned) and then_ns > now:
+            begun, left, _ = planned[ended]
+            ran = min(then_ns, begun + left) - max(begun, now)
+            if ran > 0:
+                self._done = min(1.0, self._done + ran / self.times[len(self._ends)][column])
+                self._busy = min(then_ns, begun + left) - begun
+            self._begun = begun
+        self.now_ns = then_ns
+
+    def run(self) -> Run:
+        """Return what the kernels did."""
+        return Run(self.start_ns, tuple([end - self.start_ns for end in self._ends]), tuple(self._holds))
+
+
+def foreseen(work: Compute, times: KernelTimes, start_ns: int, issued: Issued | None, levels: Levels) -> Run:
+    """Run kernels beside what is known to be resident until they are over.
+
+    Parameters
+    ----------
+    work : Compute
+    times : KernelTimes
+    start_ns : int
+    issued : Issued or None
+        Launches by the CPU that may hold the kernels up.
+    levels : Levels
+        Goes on to the end of the run at the most.
+    """
+    level = levels.worst(start_ns)
+    then = -1
+    if issued is None:
+        whole = times.ends(work, level + 1)
+        then = levels.next_ns(start_ns + whole[-1], level)
+        if then == start_ns + whole[-1]:  # nothing changes meanwhile
+            return Run(start_ns, whole, (0,) * len(whole))
+    running = KernelRun(work, times.each(work), start_ns, issued)
+    while True:
+        end = running.plan(level + 1)
+        if then < 0:
+            then = levels.next_ns(end, level) if end > running.now_ns else running.now_ns
+        running.advance(then, level + 1)
+        if running.over:
+            return running.run()
+        level, then = levels.worst(then), -1

@@ -1,0 +1,63 @@
+"""Which disturbance is the worst on a GPU, now and as far ahead as is known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+NEVER_NS: Final = 1 << 62
+
+
+@dataclass(slots=True)
+class Levels:
+    """Kernels that disturb, by place in ``Program.disturbances``; time only goes forward.
+
+    Examples
+    --------
+    >>> levels = Levels()
+    >>> for time_ns, level, by in [(10, 2, 1), (30, 2, -1)]:
+    ...     levels.change(time_ns, level, by)
+    >>> levels.worst(5), levels.next_ns(100, -1), levels.worst(10), levels.next_ns(20, 2)
+    (-1, 10, 2, 20)
+    """
+
+    _changes: list[tuple[int, int, int]] = field(default_factory=list)  # heap of time, place, one more or less
+    _counts: dict[int, int] = field(default_factory=dict)
+    _worst: int = -1  # of the counts
+
+    def change(self, time_ns: int, level: int, by: int) -> None:
+        """Note that one more or less is there from a time on."""
+        heappush(self._changes, (time_ns, level, by))
+
+    def worst(self, time_ns: int) -> int:
+        """Return the place of the worst disturbance at a time, -1 for none."""
+        changes, counts = self._changes, self._counts
+        if changes and changes[0][0] <= time_ns:
+            while changes and changes[0][0] <= time_ns:
+                _, level, by = heappop(changes)
+                counts[level] = counts.get(level, 0) + by
+            self._worst = max([level for level, count in counts.items() if count > 0], default=-1)
+        return self._worst
+
+    @property
+    def first_ns(self) -> int:
+        """When the next change is known to be."""
+        return self._changes[0][0] if self._changes else NEVER_NS
+
+    def next_ns(self, end_ns: int, level: int) -> int:
+        """Return when another disturbance is the worst, a time at the most."""
+        while self._changes and self._changes[0][0] < end_ns:
+            time = self._changes[0][0]
+            if self.worst(time) != level:
+                return time
+        return end_ns
+
+    def copy(self) -> Levels:
+        """Return another one that knows the same."""
+        return Levels(self._changes.copy(), self._counts.copy(), self._worst)
+
+    def state(self) -> Hashable:
+        """Return all that is known."""
+        return tuple(sorted(self._changes)), tuple(sorted(item for item in self._counts.items() if item[1]))
