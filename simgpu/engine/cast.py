@@ -94,6 +94,13 @@ class Cast:
             for name, slot in dict.fromkeys(pair for gate in blocks.gates if gate for pair in gate.layout.slots):
                 blocks.streams[name].cause = min(sides[slot].channel.parties)
 
+    def dismiss(self) -> None:
+        """Let everybody forget the others, so that nothing is left for Python's collector to find."""
+        for process in self.processes:
+            process.walk.close()
+        for queue in self.hosts.queues.values():
+            queue.threads.clear()
+
     def _layout(self, rank: int) -> RoleLayout:
         number = self.program.ranks[rank].role
         role = self.program.roles[number]

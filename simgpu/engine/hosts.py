@@ -165,11 +165,6 @@ class Hosts:
             found = self._launches[key] = launches
         return found
 
-    def dismiss(self) -> None:
-        """Let queues and threads forget each other, so that nothing is left for Python's collector to find."""
-        for queue in self.queues.values():
-            queue.threads.clear()
-
     def _target(self, rank: int, member: int) -> int:
         if member < 0:
             return rank

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simpy import Environment
+from simpy.core import Infinity
 
 from simgpu.engine.cast import Cast
 from simgpu.engine.collector import paused_collector
 from simgpu.engine.deadlock import describe_deadlock
+from simgpu.engine.horizon import Horizon
 from simgpu.engine.host import HostThread, is_host
 from simgpu.engine.hosts import Hosts
 from simgpu.engine.instant import Instant
+from simgpu.engine.levels import NEVER_NS
 from simgpu.engine.network import Network
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
+from simgpu.engine.shown import flows_until, kernels_until, memory_until, spans_until
 from simgpu.engine.stream import StreamProcess
 from simgpu.errors import DeadlockError
 from simgpu.program import COMPUTE, Program
@@ -28,8 +32,8 @@ STEPS_TRIED = (3, 5, 9, 17)
 def play(program: Program) -> Timeline:
     """Play steps until two successive periods agree and report the last of them.
 
-    A period runs from rank 0's end of one step to its end of the next. One step more than needed is played, so that
-    work of other ranks that reaches into the reported window is there in full.
+    A period runs from rank 0's end of one step to its end of the next. All ranks are played until nothing of what they
+    do in the reported one is left.
 
     Parameters
     ----------
@@ -52,29 +56,38 @@ def play(program: Program) -> Timeline:
     for tried in STEPS_TRIED:
         steps = tried + any(hosts)  # in the first step the CPU is not ahead yet
         with paused_collector():
-            recorder, streams, ends = _play_steps(program, hosts, steps)
-        periods = [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
-        steady = [k for k in range(1, steps - 1) if periods[k] == periods[k - 1]]
-        if steady:
+            recorder, streams, ends, steady = _play_steps(program, hosts, steps)
+        if steady >= 0:
             break
+    step = steady if steady >= 0 else steps - 2
+    with paused_collector():
+        spans, memory, flows = recorder.span_columns(), recorder.memory_columns(), recorder.flow_columns()
+        noted = recorder.kernel_ends, recorder.kernel_holds
+        recorder.forget()
+        end_ns = ends[step] if steady >= 0 else NEVER_NS
+        spans = spans_until(program, streams, spans, end_ns)
+        ends_ns, holds_ns = (kernels_until(spans, found) for found in noted)
     return Timeline(
         program=program,
         streams=streams,
         categories=tuple(recorder.categories),
         transfers=tuple(recorder.transfers),
-        spans=recorder.span_columns(),
-        memory=recorder.memory_columns(),
-        flows=recorder.flow_columns(),
-        kernel_ends_ns=recorder.kernel_ends,
-        kernel_holds_ns=recorder.kernel_holds,
-        cpu_begins_ns=recorder.cpu_begins,
-        step_ends_ns=tuple(ends),
-        step=steady[0] if steady else steps - 2,
-        steady=bool(steady),
+        spans=spans,
+        memory=memory_until(memory, end_ns),
+        flows=flows_until(flows, end_ns),
+        kernel_ends_ns=ends_ns,
+        kernel_holds_ns=holds_ns,
+        cpu_begins_ns=kernels_until(spans, recorder.cpu_begins),
+        step_ends_ns=tuple(ends[: step + 1] if steady >= 0 else ends),
+        step=step,
+        steady=steady >= 0,
     )
 
 
-def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tuple[Recorder, tuple[str, ...], list[int]]:
+def _play_steps(
+    program: Program, hosts: Sequence[set[str]], steps: int
+) -> tuple[Recorder, tuple[str, ...], list[int], int]:
+    """Return what happened, the streams, rank 0's ends of steps, and the step that repeats the one before, or -1."""
     env = Environment(initial_time=0)
     instant = Instant(env)
     loop = StreamLoop(env)
@@ -89,12 +102,20 @@ def _play_steps(program: Program, hosts: Sequence[set[str]], steps: int) -> tupl
     for thread in cast.threads:
         if thread.script.leads:
             thread.finish()
-    env.run()
-    for thread in cast.threads:
-        thread.finish()
-    env.run()
-    everyone: list[StreamProcess | HostThread] = [*cast.processes, *cast.threads]
-    if not all(process.done for process in everyone):
-        raise DeadlockError(describe_deadlock(program, everyone))
-    cast.hosts.dismiss()
-    return recorder, streams, cast.processes[0].step_ends_ns
+    horizon = Horizon(cast.processes, last=steps - 2)
+    _run(env, horizon)
+    if not horizon.reached():
+        for thread in cast.threads:
+            thread.finish()
+        _run(env, horizon)
+        everyone: list[StreamProcess | HostThread] = [*cast.processes, *cast.threads]
+        if not horizon.reached() and not all(process.done for process in everyone):
+            raise DeadlockError(describe_deadlock(program, everyone))
+    cast.dismiss()
+    return recorder, streams, cast.processes[0].step_ends_ns, horizon.step
+
+
+def _run(env: Environment, horizon: Horizon) -> None:
+    """Let the clock go on until the horizon is reached, or nothing is left to happen."""
+    while not horizon.reached() and env.peek() != Infinity:
+        env.step()

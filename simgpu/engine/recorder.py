@@ -135,6 +135,11 @@ class Recorder:
             self.flows.append((transfer, flowing, end, 1 / cost.stream_ns, True, -1))
         return end
 
+    def forget(self) -> None:
+        """Drop what has been put into columns."""
+        for found in (self.streams, self.memory, self.flows, self.placed_flows):
+            found.clear()
+
     def span_columns(self) -> Spans:
         """Put the streams' rows together, by rank, stream, step and instruction."""
         logs = sorted(self.streams, key=lambda log: (log.rank, log.stream))

@@ -46,6 +46,8 @@ class StreamProcess:
     steps: int
     step_ends_ns: list[int] = field(default_factory=list)
     waiting: Meeting | Wait | LaunchQueue | None = None
+    local_ns: int = 0  # when it came to where it waits
+    behind: int = -1  # the stream of its rank that records the event that it waits for, -1 for none
     done: bool = False
     walk: Walk = field(init=False)  # for the rank's loop
 
@@ -66,6 +68,7 @@ class StreamProcess:
         for step in range(self.steps):
             for steps, first, base, gate in self.passages:
                 if gate >= 0 and blocks is not None and blocks.gates[gate] is not None:
+                    self.local_ns = local
                     end = yield from (
                         self._open(gate, step, local)
                         if on_compute
@@ -78,7 +81,7 @@ class StreamProcess:
                     if needs_cpu and queue is not None:
                         issued = queue.next()
                         if issued is None:
-                            self.waiting = queue
+                            self.waiting, self.local_ns = queue, local
                             queue.stream = self.walk
                             yield None
                             issued = queue.next()
@@ -93,6 +96,7 @@ class StreamProcess:
                             held = None  # the CPU is far enough ahead
                         if held is not None or (on_compute and residency is not None and self._disturbed(local)):
                             assert work is not None
+                            self.local_ns = local
                             run = yield from self._uneven(work, local, held)
                             start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
                             self._keep(place, step, number, local, run, held)
@@ -103,7 +107,7 @@ class StreamProcess:
                     elif code == WAIT:
                         time = events.time(step, base + number)
                         if time < 0:
-                            self.waiting = Wait(base + number)
+                            self.waiting, self.local_ns, self.behind = Wait(base + number), local, other
                             events.wait(step, base + number, self.walk, idle=not on_compute and other == COMPUTE_STREAM)
                             yield None
                             time = events.time(step, base + number)
@@ -124,6 +128,7 @@ class StreamProcess:
                                 residency.begin(side.spinning, side.disturbance, arrived)
                                 residency.leave(side.disturbance, end)
                         else:
+                            self.local_ns = local
                             meeting = yield from self._meet(side, arrived)
                             start, end, cause = meeting.start_ns, meeting.end_ns, meeting.cause
                         span((place, step, local, arrived, start, end, cause))
@@ -175,7 +180,7 @@ class StreamProcess:
             stream = blocks.streams[self.name]
             stream.parked, stream.since_ns = True, local_ns
             self.events.busy -= 1
-            self.waiting = first
+            self.waiting, self.behind = first, COMPUTE_STREAM
             yield None
         return blocks.streams[self.name].jump()
 

@@ -75,9 +75,11 @@ def tables(draw):
 def test_engine_equals_the_list_scheduler(table, stage_times, overlap, latency, replicas, reduce_ns):
     subject = pipeline(table, stage_times, overlap, latency, replicas, reduce_ns)
     timeline = play(subject)
-    expected = schedule(subject, len(timeline.step_ends_ns))
-    spans = timeline.spans
+    expected = schedule(subject, len(timeline.step_ends_ns) + 1)
+    spans, end = timeline.spans, timeline.window_ns[1]
     for (rank, stream), wanted in expected.items():
         rows = timeline.rows(rank, stream)
         got = [(int(spans.ready_ns[i]), int(spans.start_ns[i]), int(spans.end_ns[i])) for i in rows]
-        assert got == wanted, (rank, stream)
+        assert got == wanted[: len(got)], (rank, stream)
+        idle = stream != "compute" and [row for row in wanted[len(got) :][:1] if row[0] < end < row[2]]
+        assert all(row[0] >= end for row in wanted[len(got) + len(idle or ()) :]), "all that begins in it is shown"
