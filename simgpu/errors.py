@@ -6,6 +6,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
+def printable(text: str) -> str:
+    r"""Write control characters as escapes, so that no name in a file can steer a terminal or end a line.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(printable("\x1b[31mred\n"))
+    \x1b[31mred\n
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
 class SimGPUError(Exception):
     """Base of all errors that SimGPU raises on purpose; the command line turns one into exit code 2."""
 
@@ -54,7 +75,7 @@ class Issue:
             text += f"; allowed: {self.allowed}"
         if self.fix:
             text += f"; fix: {self.fix}"
-        return text
+        return printable(text)
 
 
 class ScenarioError(SimGPUError):

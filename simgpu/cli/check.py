@@ -68,7 +68,9 @@ def check_command(
     from simgpu.io.json_file import to_json
     from simgpu.io.text_file import write_text
 
-    if bool(traces) == (log is not None):
+    if traces and log is not None:
+        raise DestinationError("--trace and --log are both given, of one step each; fix: leave one of them out")
+    if not traces and log is None:
         raise DestinationError("a real step is needed; fix: give either --trace PATH or --log FILE")
     if step is not None and not traces:
         raise DestinationError("--step belongs to --trace; fix: leave it out")

@@ -13,7 +13,7 @@ from simgpu.config.findings import Findings
 from simgpu.config.imported_run_defaults import assume, assume_unused
 from simgpu.config.imported_run_files import with_named_files
 from simgpu.config.imported_run_formats import formats
-from simgpu.config.imported_run_layout import join_replicas, leave_out_defaults
+from simgpu.config.imported_run_layout import join_replicas, leave_out_defaults, share_out
 from simgpu.config.imported_run_machines import choose_machines
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged, merge
 from simgpu.config.imported_run_model import choose_model
@@ -30,6 +30,7 @@ from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
 _PRECISION: Final = {"training.precision"}
+_GENERATION: Final = "software: "  # how notes begin that say which kernels a file's options mean
 _ORDER: Final = (
     "name", "model", "cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer", "network",
     "software", "costs", "perturb",
@@ -137,10 +138,11 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     assumed = assume(merged, readings, architecture)
     fill_automatic(merged, readings, architecture, assumed)
     gpus, nodes = choose_machines(merged, readings, answers.gpus, str(topology), assumed)
+    share_out(merged, readings, gpus)
     join_replicas(merged, gpus=gpus, nodes=nodes)
     settle_formats(merged, readings, gpus)
     assume_unused(merged, readings, assumed)
-    formats(merged, deepspeed=any(reading.kind == "deepspeed" for reading in readings))
+    formats(merged, readings)
     leave_out_defaults(merged)
     sources = dict(merged.sources)
     cluster: dict[str, Any] = {"topology": str(topology), "nodes": nodes, "gpus": gpus}
@@ -150,12 +152,14 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     title = "Imported from " + ", ".join(dict.fromkeys(reading.source for reading in readings))
     data = {"name": title, **data}
     notes = dict.fromkeys([*(n for reading in readings for n in reading.notes), *merged.notes])
+    if any(name.partition(".")[0] == "software" for name in command_line.settings):
+        notes = {note: None for note in notes if not note.startswith(_GENERATION)}
     return ImportedRun(
         data={block: data[block] for block in (*_ORDER, *sorted(set(data) - set(_ORDER))) if block in data},
         readings=tuple(readings),
         assumed=tuple(dict.fromkeys(assumed)),
         notes=tuple(notes),
-        unknown=tuple(f"{reading.source}: {', '.join(reading.unknown)}" for reading in readings if reading.unknown),
+        unknown=tuple(f"{reading.source}: {reading.not_understood}" for reading in readings if reading.unknown),
     )
 
 

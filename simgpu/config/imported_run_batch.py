@@ -35,7 +35,8 @@ def complete_batch(batch: Batch, dp: int, rule: str, source: str) -> Batch:
     dp : int
         Data-parallel ranks.
     rule : str
-        ``deepspeed``, ``composer``, ``megatron``, or anything else for a plain product.
+        ``trainer`` (Transformers' with DeepSpeed), ``deepspeed``, ``composer``, ``megatron``, or anything else for a
+        plain product.
     source : str
         The file that is to blame.
 
@@ -47,7 +48,8 @@ def complete_batch(batch: Batch, dp: int, rule: str, source: str) -> Batch:
     Raises
     ------
     ScenarioError
-        In the framework's words: deepspeedai/DeepSpeed ``runtime/config.py``, ``_batch_assertion``; NVIDIA/Megatron-LM
+        In the framework's words: huggingface/transformers ``integrations/deepspeed.py``; deepspeedai/DeepSpeed
+        ``runtime/config.py``, ``_batch_assertion``; NVIDIA/Megatron-LM
         ``megatron/core/num_microbatches_calculator.py``; mosaicml/composer ``trainer/trainer.py``.
 
     Examples
@@ -59,7 +61,9 @@ def complete_batch(batch: Batch, dp: int, rule: str, source: str) -> Batch:
         ...
     simgpu.errors.ScenarioError: ds.json: train_batch_size = 32: Check batch related parameters. train_batch_size is ...
     """
-    if rule == "deepspeed":
+    if rule == "trainer" and batch.total is not None and batch.micro and batch.steps:
+        _check_trainer(batch.micro * batch.steps * dp, batch.total, source)
+    if rule in ("trainer", "deepspeed"):
         return _deepspeed(batch, dp, source)
     if rule == "composer" and batch.total is not None:
         return _composer(batch, batch.total, dp, source)
@@ -81,6 +85,15 @@ def complete_batch(batch: Batch, dp: int, rule: str, source: str) -> Batch:
             problem = f"is not micro-batch x accumulation x data-parallel ranks = {micro} x {steps} x {dp}"
         raise _refused("training.global_batch_size", batch.total, problem, source, _fitting(batch, dp))
     return Batch(micro=micro, steps=steps, total=batch.total)
+
+
+def _check_trainer(calculated: int, total: int, source: str) -> None:
+    if calculated != total:
+        problem = (
+            "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: "
+            f"ds train_batch_size={total} vs hf train_batch_size (calculated)={calculated}"
+        )
+        raise _refused("train_batch_size", total, problem, source, "set it to 'auto'")
 
 
 def _deepspeed(batch: Batch, dp: int, source: str) -> Batch:

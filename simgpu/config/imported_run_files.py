@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.kinds import read_foreign
+from simgpu.io.foreign.kinds import kind_of, read_foreign
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.user_path import is_readable, user_path
 
@@ -17,9 +19,16 @@ _NAMED: Final = {
     "deepspeed_config_file": ("deepspeed",),
     "accelerate_config_file": ("accelerate",),
     "job_config_file": ("torchtitan",),
+    "yaml_cfg_file": ("megatron-yaml-cfg",),
     "config_file": ("llamafactory", "axolotl", "torchtune"),
+    "script_config_file": ("trainer", "olmo", "llm-foundry", "nanotron"),
 }
 """Which kind of file a reading may name, by its key in ``open``."""
+_COMPLETE: Final = ("megatron-args",)
+"""Kinds that say all that decides without the file which they name: a script of theirs may make it with ``sed``."""
+_OWN: Final = "script_config_file"
+"""Key of the file of a script of the user's own: one of no kind that is read may be of any form."""
+_STAGE: Final = ("parallel.data_parallel", "ddp.bucket_cap_mb")
 
 
 def with_named_files(paths: Sequence[Path]) -> list[Reading]:
@@ -49,7 +58,15 @@ def with_named_files(paths: Sequence[Path]) -> list[Reading]:
             readings.append(found)
             homes.append(home)
         at += 1
-    return readings
+    return _agreed([_without_own(reading, readings) for reading in readings])
+
+
+def _without_own(reading: Reading, readings: Sequence[Reading]) -> Reading:
+    """Note a file of a script's own that is not there, or of no kind that is read."""
+    named = reading.open.get(_OWN)
+    if named is None or any(other.kind in _NAMED[_OWN] for other in readings):
+        return reading
+    return replace(reading, notes=(*reading.notes, f"{named} was not given or is of no known kind, and is left out"))
 
 
 def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Iterator[tuple[Reading, Path]]:
@@ -58,10 +75,53 @@ def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Itera
         if named is None or any(other.kind in kinds for other in readings):
             continue
         path = next((place for place in _places(named, home) if is_readable(place)), None)
-        if path is None:
+        text = next((text for name, text in reading.written.items() if Path(name).name == Path(named).name), None)
+        if text is not None:
+            yield _written(named, text), home
+        elif path is not None and (key != _OWN or kind_of(path) in kinds):
+            yield read_foreign(path), path.parent
+        elif reading.kind not in _COMPLETE and key != _OWN:
             problem, fix = "is named and was not given", "give it as another FILE"
             raise ScenarioError([Issue(field=key, value=named, problem=problem, fix=fix, file=reading.source)])
-        yield read_foreign(path), path.parent
+
+
+def _written(named: str, text: str) -> Reading:
+    """Read a file that a script writes before it starts the job."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / Path(named).name
+        path.write_text(text, encoding="utf-8")
+        return read_foreign(path)
+
+
+def _agreed(readings: Sequence[Reading]) -> list[Reading]:
+    """Let DeepSpeed's file say the stage of ZeRO beside Megatron's arguments, or note that it was not given."""
+    at = next((at for at, reading in enumerate(readings) if reading.kind == "deepspeed"), None)
+    found = list(readings)
+    for place, reading in enumerate(readings):
+        named = reading.open.get("deepspeed_config_file") if reading.kind in _COMPLETE else None
+        if named is None:
+            continue
+        if at is None:
+            note = f"{named} was not given: what it says beside the stage of ZeRO is left out"
+            found[place] = replace(reading, notes=(*reading.notes, note))
+            continue
+        said, stage = (one.settings.get(_STAGE[0]) for one in (reading, readings[at]))
+        if (said, stage) == ("zero1", "ddp"):  # Megatron-DeepSpeed in bf16, whose optimizer shares out its states
+            notes = tuple(note for note in found[at].notes if "without ZeRO" not in note and "ZeRO stage 0" not in note)
+            found[at] = replace(_without_stage(found[at]), notes=notes)
+            continue
+        note = f"{_STAGE[0]}: {stage} of {readings[at].source}, where {reading.source} has {said}"
+        found[place] = replace(
+            _without_stage(reading), notes=(*reading.notes, *([note] if said not in (None, stage) else []))
+        )
+    return found
+
+
+def _without_stage(reading: Reading) -> Reading:
+    settings = {field: value for field, value in reading.settings.items() if field not in _STAGE}
+    return replace(
+        reading, settings=settings, open={key: text for key, text in reading.open.items() if key not in _STAGE}
+    )
 
 
 def _places(named: str, home: Path) -> tuple[Path, ...]:

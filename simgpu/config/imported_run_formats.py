@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from simgpu.config.imported_run_merge import Merged
+from simgpu.io.foreign.reading import Reading
 from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
+_PEFT: Final = ("trainer", "launch-line", "axolotl", "llamafactory", "accelerate")
+"""Kinds of files whose adapters are huggingface/peft's."""
+_TRL: Final = ("trainer", "launch-line")
+"""Those of huggingface/trl, which casts adapters above quantized weights to bf16 (``trl/trainer/sft_trainer.py``)."""
 
-def formats(merged: Merged, *, deepspeed: bool) -> None:
+
+def formats(merged: Merged, readings: Sequence[Reading]) -> None:
     """Set storage formats where the framework's are not those that a scenario takes by itself.
 
     Parameters
     ----------
     merged : Merged
         Changed in place.
-    deepspeed : bool
-        Whether DeepSpeed runs it, with ZeRO or without.
+    readings : sequence of Reading
 
     Notes
     -----
     DeepSpeed without ZeRO keeps weights and gradients in 16 bits and masters in fp32, all of them on every GPU
     (deepspeedai/DeepSpeed 0.19 ``runtime/engine.py``, _do_optimizer_sanity_check and _configure_fp16_optimizer).
-    Frozen weights below adapters are loaded in the precision of the arithmetic.
+    Frozen weights are loaded in the precision of the arithmetic. huggingface/peft keeps adapters in fp32 (its
+    ``autocast_adapter_dtype``), and hiyouga/LLaMA-Factory casts what it trains to fp32 (``model/adapter.py``):
+    gradients are in fp32 then, and an fp32 master stands for the weights.
 
     Examples
     --------
     >>> merged = Merged(values={"training.precision": "bf16", "training.lora": {"rank": 8}})
-    >>> formats(merged, deepspeed=False)
-    >>> merged.values["training.param_dtype"]
-    'bf16'
+    >>> formats(merged, [Reading(source="a.yml", kind="axolotl", settings={})])
+    >>> [merged.values[f"training.{name}_dtype"] for name in ("param", "grad", "master")]
+    ['bf16', 'fp32', 'fp32']
     """
+    deepspeed = any(reading.kind == "deepspeed" for reading in readings)
     precision = merged.get("training.precision")
     if precision not in ("bf16", "fp16"):
         return
     kept: dict[str, str] = {}
     if deepspeed and merged.get("parallel.data_parallel") in ("ddp", None):
         kept = {"param": precision, "grad": precision, "reduce": precision, "master": "fp32"}
-    elif merged.get("training.lora") is not None and not deepspeed:
+    elif not deepspeed and _partly_trained(merged, readings):
         kept = {"param": precision, "master": "none"}
+        if _cast_to_fp32(merged, readings):
+            kept |= {"grad": "fp32", "master": "fp32"}
+            kept |= {} if merged.get("parallel.data_parallel") in FSDP_KINDS else {"reduce": "fp32"}
+            merged.notes.append(
+                f"frozen weights are in {precision} and trained ones in fp32; here these have a copy in {precision} "
+                "beside, 2 bytes a trained parameter more"
+            )
     for name, dtype in kept.items():
         if merged.get(f"training.{name}_dtype") is None:
             merged.put(f"training.{name}_dtype", dtype, "")
+
+
+def _partly_trained(merged: Merged, readings: Sequence[Reading]) -> bool:
+    return merged.get("training.lora") is not None or any("frozen_but_last" in reading.open for reading in readings)
+
+
+def _cast_to_fp32(merged: Merged, readings: Sequence[Reading]) -> bool:
+    """Whether the program keeps in fp32 what it trains; formats that a file gives go before."""
+    if any(merged.get(f"training.{name}_dtype") is not None for name in ("param", "grad", "master")):
+        return False
+    trl = any(reading.kind in _TRL and "quantized_bits" in reading.open for reading in readings)
+    return any(reading.kind in _PEFT for reading in readings) and not trl
 
 
 def loaded_formats(merged: Merged, loaded: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from simgpu.config.imported_run_merge import Merged
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.torchtitan import DDP_BUCKET_MIB
 from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
 """Kinds of data parallelism by PyTorch's FSDP."""
@@ -125,6 +128,52 @@ def join_replicas(merged: Merged, *, gpus: int, nodes: int) -> None:
     for name in list(merged.values):
         if not belongs(name, kind):
             merged.put(name, None, "")
+
+
+def share_out(merged: Merged, readings: Sequence[Reading], gpus: int) -> None:
+    """Give every replica of hybrid sharding its GPUs, where a file says how many replicas and leaves their size.
+
+    Parameters
+    ----------
+    merged : Merged
+        Changed in place.
+    readings : sequence of Reading
+        The number of replicas is in ``open["sharded_replicas"]``.
+    gpus : int
+
+    Raises
+    ------
+    ScenarioError
+        When the GPUs are no multiple of the replicas.
+
+    References
+    ----------
+    pytorch/torchtitan torchtitan/distributed/parallel_dims.py (dp_shard = -1; a shard of one rank is DDP)
+
+    Examples
+    --------
+    >>> merged = Merged(values={"parallel.data_parallel": "hsdp", "parallel.tp": 2})
+    >>> share_out(merged, [Reading(source="j", kind="torchtitan", settings={}, open={"sharded_replicas": "4"})], 32)
+    >>> merged.values["fsdp.shard_size"]
+    4
+    """
+    for reading in readings:
+        replicas = int(reading.open.get("sharded_replicas", 0))
+        if not replicas or merged.get("parallel.data_parallel") != "hsdp" or merged.get("fsdp.shard_size") is not None:
+            continue
+        size, rest = divmod(gpus, replicas * model_parallel(merged))
+        if rest or not size:
+            problem = (
+                f"are no multiple of {replicas} replicas (data_parallel_replicate_degree) of {model_parallel(merged)}"
+            )
+            fix = f"use --gpus {max(1, size) * replicas * model_parallel(merged)}"
+            raise ScenarioError([Issue(field="gpus", value=str(gpus), problem=problem, fix=fix, file=reading.source)])
+        if size == 1:
+            merged.put("parallel.data_parallel", "ddp", reading.source)
+            merged.put("ddp.bucket_cap_mb", DDP_BUCKET_MIB, reading.source)
+            continue
+        merged.put("fsdp.shard_size", size, reading.source)
+        merged.notes.append(f"fsdp.shard_size: {size}, what {replicas} replicas leave of {gpus} GPUs")
 
 
 def _within_nodes(merged: Merged, gpus: int, nodes: int) -> str:

@@ -11,6 +11,7 @@ from simgpu.config.imported_run_layout import check_gpus, least_gpus, model_para
 from simgpu.config.imported_run_merge import Merged
 from simgpu.config.quantity import LARGEST_GPUS
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
 from simgpu.io.foreign.reading import Reading
 
 _BATCH: Final = ("training.micro_batch_size", "training.gradient_accumulation", "training.global_batch_size")
@@ -86,10 +87,11 @@ def _asked_gpus(readings: Sequence[Reading]) -> tuple[int | None, str]:
 
 
 def _rule(readings: Sequence[Reading]) -> tuple[str, str]:
+    trained = any({MICRO, STEPS} <= reading.matched.keys() and reading.kind != "deepspeed" for reading in readings)
     for reading in readings:
         if reading.kind == "deepspeed":
-            return "deepspeed", reading.source
-        if reading.kind == "llm-foundry":
+            return "trainer" if trained else "deepspeed", reading.source
+        if reading.kind in ("llm-foundry", "olmo"):
             return "composer", reading.source
     for reading in readings:
         if reading.kind.startswith(_MEGATRON):

@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.deepspeed_match import mismatches
 from simgpu.io.foreign.reading import Reading
 
 COMMAND_LINE: Final = "--set"
 _RANK: Final = {COMMAND_LINE: 9, "launch-line": 5, "hf-config": 6, "deepspeed": 2, "accelerate": 1}
 _TRAINER_RANK: Final = 3
-_MATCHED: Final = {
-    "training.micro_batch_size": ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
-    "training.gradient_accumulation": ("gradient_accumulation_steps", "gradient_accumulation_steps"),
-}
-"""What Transformers compares: huggingface/transformers ``src/transformers/integrations/deepspeed.py``, fill_match."""
 
 
 @dataclass(slots=True)
@@ -106,11 +102,11 @@ def _decide(name: str, before: Any, kind: str, source: str, reading: Reading, va
     if name == "model" and "hf-config" in pair and isinstance(before, str):
         merged.notes.append(f"model: {reading.source} has the dimensions of {before}, which {source} names")
         return
-    if name == "training.precision" and pair == ("accelerate", "deepspeed") and before != "fp32":
+    if name == "training.precision" and pair == ("deepspeed", "launch-line") and "fp32" not in (before, value):
         problem = (
-            f"`--mixed_precision` arg cannot be set to `{before}` when `{value}` is set in the DeepSpeed config file"
+            f"`--mixed_precision` arg cannot be set to `{value}` when `{before}` is set in the DeepSpeed config file"
         )
-        raise ScenarioError([Issue(field="mixed_precision", value=str(before), problem=problem, file=source)])
+        raise ScenarioError([Issue(field="mixed_precision", value=str(value), problem=problem, file=reading.source)])
     if same_rank or (name == "parallel.data_parallel" and "deepspeed" in pair):
         problem = f"is {_shown(before)} in {source} and {_shown(value)} in {reading.source}"
         fix = f"leave one of the files out, or decide with --set {name}=..."
@@ -134,21 +130,11 @@ def _check_deepspeed(readings: Sequence[Reading]) -> None:
         if reading.kind != "deepspeed":
             continue
         for other in trainers:
-            wrong = [
-                f"ds {key}={reading.settings[name]} vs hf {argument}={other.settings[name]}"
-                for name, (key, argument) in _MATCHED.items()
-                if reading.settings.get(name) not in (None, other.settings.get(name)) and name in other.settings
-            ]
-            ours, theirs = reading.settings.get("training.precision"), other.settings.get("training.precision")
-            wrong += [
-                f"ds {name}.enabled={_shown(ours == name)} vs hf {name}={_shown(theirs == name)}"
-                for name in ("fp16", "bf16")
-                if ours != theirs and None not in (ours, theirs) and name in (ours, theirs)
-            ]
+            wrong = list(mismatches(reading.matched, other.matched))
             if wrong:
                 problem = (
                     "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: "
                     + ", ".join(wrong)
                 )
-                fix = f"set them to 'auto', or to those of {other.source}"
+                fix = f"set these DeepSpeed config values to 'auto', or to those of {other.source}"
                 raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=reading.source)])

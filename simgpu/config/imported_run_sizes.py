@@ -13,6 +13,8 @@ from simgpu.io.foreign.hf_config import config_dropout
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.json_file import read_json
 from simgpu.workload.architecture import Architecture
+from simgpu.workload.residual_block import EXPANSION
+from simgpu.workload.resnet import STEM, ResNet
 
 _AUTO: Final = {
     "reduce_bucket_size": "zero_optimization.reduce_bucket_size",
@@ -62,7 +64,7 @@ def settle_formats(merged: Merged, readings: Sequence[Reading], gpus: int) -> No
     if any(reading.kind == "torchtitan" for reading in readings):
         unsharded_amp(merged, gpus)
     loaded = next((reading.open["loaded_dtype"] for reading in readings if "loaded_dtype" in reading.open), None)
-    if loaded is not None:
+    if loaded is not None and merged.get("training.lora") is None:
         loaded_formats(merged, loaded)
 
 
@@ -128,10 +130,14 @@ def fill_automatic(merged: Merged, readings: Sequence[Reading], model: Architect
         open_sizes = [name for name in open_sizes if name == "reduce_bucket_size"]
     if not open_sizes:
         return
-    hidden = getattr(getattr(model, "blocks", model), "hidden", None)
+    hidden = None if model is None else config_width(model)
     if hidden is None:
-        problem = "has no hidden size, from which Transformers fills in 'auto'"
-        fix = "write numbers for " + ", ".join(_AUTO[name] for name in open_sizes)
+        left = ", ".join(_AUTO[name] for name in open_sizes)
+        problem = (
+            "has neither `hidden_size` nor `hidden_sizes`, therefore it's not possible to automatically fill out the "
+            f"following `auto` entries in the DeepSpeed config file: {left}"
+        )
+        fix = "replace `auto` values for these keys with an integer value of your choice"
         raise ScenarioError([Issue(field="model", problem=problem, fix=fix, file=found.source)])
     values = {
         "reduce_bucket_size": hidden * hidden,
@@ -143,3 +149,34 @@ def fill_automatic(merged: Merged, readings: Sequence[Reading], model: Architect
     merged.notes.append(
         f"'auto' of {', '.join(open_sizes)}: filled in from the hidden size {hidden}, as Transformers and Accelerate do"
     )
+
+
+def config_width(model: Architecture) -> int | None:
+    """Return the width from which Transformers fills in ``"auto"``, of the model's ``config.json``.
+
+    Parameters
+    ----------
+    model : Architecture
+
+    Returns
+    -------
+    int or None
+        ``hidden_size`` (of T5 ``d_model``), else the largest of ``hidden_sizes`` (ResNet), else the text tower's
+        ``hidden_size`` (CLIP).
+
+    References
+    ----------
+    huggingface/transformers ``src/transformers/integrations/deepspeed.py``, trainer_config_finalize
+
+    Examples
+    --------
+    >>> from simgpu.workload.bundled import bundled_model
+    >>> [config_width(bundled_model(name)) for name in ("bert-base", "t5-base", "resnet-50", "clip-vit-l-14")]
+    [768, 768, 2048, 768]
+    """
+    if isinstance(model, ResNet):
+        return STEM * EXPANSION[model.block] << (len(model.depths) - 1)
+    for name in ("blocks", "encoder", "text"):
+        model = getattr(model, name, model)
+    width = getattr(model, "hidden", None)
+    return width if isinstance(width, int) else None

@@ -27,6 +27,11 @@ _PREFIX: Final = re.compile(r"^\[\d+,\d+\]<std\w+>:\s?")  # mpirun --tag-output
 _BEGIN: Final = re.compile(r"^#\s*nThread\s+\d+\s+nGpus\s+\d+")
 _RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)")
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
+_OTHERS: Final = {
+    "nvbandwidth (copies of a GPU and its host)": re.compile(r"nvbandwidth Version"),
+    "ibstat (identifiers of network ports)": re.compile(r"CA '\w+'|VM_hostname \S+$"),
+}
+"""Programs of the same users, by a line that each prints."""
 _MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _SET: Final = re.compile(r"\b(NCCL_\w+) set (?:by environment )?to (\S+)")
@@ -117,7 +122,8 @@ def read_nccl_log(path: Path) -> NcclLog:
         reader.line(_PREFIX.sub("", line))
     reader.close()
     if not (reader.tests or reader.version or reader.environment or reader.ways or reader.network):
-        problem = "holds neither a table of nccl-tests nor a line of NCCL's own log"
+        what = f"is the output of {reader.other}, and " if reader.other else ""
+        problem = f"{what}holds neither a table of nccl-tests nor a line of NCCL's own log"
         fix = "give the output of all_reduce_perf and the like, or of a job under NCCL_DEBUG=INFO"
         raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=source)])
     return NcclLog(
@@ -139,6 +145,7 @@ class _Reader:
     network: str = ""
     ways: set[str] = field(default_factory=set)
     program: str = ""  # the last that was named
+    other: str = ""  # another program, whose output it is
     hosts: dict[str, str] = field(default_factory=dict)  # by rank
     times_us: dict[int, list[float]] = field(default_factory=dict)
 
@@ -146,6 +153,7 @@ class _Reader:
         """Take one line in."""
         if _BEGIN.match(line):
             self.close()
+        self.other = self.other or next((name for name, sign in _OTHERS.items() if sign.match(line)), "")
         named = _PROGRAM.search(line)
         if named and kind_in(named[1]):
             self.close()  # it is announced before its table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ FieldPath = tuple[str | int, ...]
 
 LARGEST_NODE_COUNT: Final = 100_000  # after aliases are expanded
 _DEEPEST: Final = 50
+_SHOWN: Final = 4  # levels of a path that is too deep
+_MOST_BRACKETS: Final = 4 * _DEEPEST  # open at once, those in texts too
+_BRACKET: Final = re.compile(r"[\[\]{}]")
 _TAG: Final = "tag:yaml.org,2002:"
 
 
@@ -155,6 +159,7 @@ def _compose(text: str, source: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    _check_brackets(text, source)
     try:
         return YAML(typ="safe", pure=True).compose(io.StringIO(text))
     except MarkedYAMLError as error:
@@ -172,6 +177,16 @@ def _compose(text: str, source: str) -> Any:
         raise _refuse(source, None, "is nested too deeply", allowed=f"{_DEEPEST} levels") from None
 
 
+def _check_brackets(text: str, source: str) -> None:
+    """Refuse brackets in brackets before the parser does, whose time grows with the square of their number."""
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > _MOST_BRACKETS:
+            line = text.count("\n", 0, bracket.start()) + 1
+            raise _refuse(source, line, "is nested too deeply", allowed=f"{_DEEPEST} levels")
+
+
 class _Reader:
     """Turns YAML nodes into plain values and remembers lines."""
 
@@ -187,7 +202,7 @@ class _Reader:
         if id(node) in above:
             raise self._error(node, path, "refers to itself through an alias")
         if len(above) > _DEEPEST:
-            raise self._error(node, path, "is nested too deeply", f"{_DEEPEST} levels")
+            raise self._error(node, path[:_SHOWN], "is nested too deeply", f"{_DEEPEST} levels")
         above = (*above, id(node))
         if _is(node, "map"):
             return self._mapping(node, path, above)

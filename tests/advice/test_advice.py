@@ -112,7 +112,7 @@ def test_it_can_be_left_out(simgpu, tmp_path):
 
 
 def test_large_runs_are_told_of_the_option(simgpu, tmp_path):
-    large = {**PIPELINE, "training": {**PIPELINE["training"], "gradient_accumulation": 6}}
+    large = {**PIPELINE, "training": {**PIPELINE["training"], "gradient_accumulation": 12}}
     (run,), text = played(simgpu, tmp_path, large, "--no-fold")
     assert run["disappointments"]
     assert run["advice"] is None

@@ -126,7 +126,7 @@ def test_the_command_on_a_log(simgpu, tmp_path):
     ("options", "told"),
     [
         ([], "either --trace PATH or --log FILE"),
-        (["--trace", "a", "--log", "b"], "either --trace PATH or --log FILE"),
+        (["--trace", "a", "--log", "b"], "--trace and --log are both given"),
         (["--log", "absent.log"], "cannot be read"),
         (["--log", "plan.yaml"], "does not say how long a step takes"),
         (["--trace", "absent"], "is not there"),

@@ -1,7 +1,8 @@
 """The table of real files and what importing each gives; `python -m tests.imports.outcomes` writes it anew.
 
 The first columns ask: the file, files that belong to it, --model, --topology, --gpus, --set (; between several). The
-last two answer: `scenario` with what it says in short, or `refused` with the reason.
+last two answer: `scenario` with what it says in short, or `refused` with the reason; of measurements `overrides` (NCCL),
+`step log`, `op table` or `step` (a trace without shapes of ops), with their figures.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from simgpu.config.imported_run import ImportedRun, RunAnswers, import_run
 from simgpu.errors import SimGPUError
+from tests.imports.measured_outcomes import READERS
 
 HERE = Path(__file__).parent
 TABLE = HERE / "outcomes.csv"
@@ -47,11 +49,14 @@ class Row:
         return import_run(self.paths, answers)
 
     def outcome(self) -> tuple[str, str]:
-        """Return `scenario` and what it says, or `refused` and why."""
+        """Return `scenario` and what it says, or `refused` and why; of measurements what they give."""
         try:
+            if self.cells["folder"] in READERS:
+                return READERS[self.cells["folder"]](INPUTS / self.cells["folder"] / self.cells["file"])
             return "scenario", summary(self.run().data)
         except SimGPUError as error:
-            return "refused", " | ".join(str(error).splitlines())
+            text = str(error).removeprefix(f"{INPUTS / self.cells['folder']}/")
+            return "refused", " | ".join(text.splitlines())
 
 
 def rows() -> list[Row]:

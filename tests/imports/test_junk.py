@@ -56,6 +56,23 @@ FILES: Final = {
                                "megatron_lm_recompute_activations": True, "megatron_lm_sequence_parallelism": True,
                                "megatron_lm_recompute_granularity": "full", "megatron_lm_use_distributed_optimizer": True},
     })),
+    "olmo": ("olmo.yaml", json.dumps({
+        "model": {"d_model": 768, "n_heads": 12, "n_layers": 12, "mlp_hidden_size": 4096, "mlp_ratio": 4, "n_kv_heads": 4,
+                  "rope": True, "alibi": False, "flash_attention": True, "include_bias": False, "block_type": "llama",
+                  "layer_norm_type": "rms", "layer_norm_with_affine": True, "attention_layer_norm": True, "norm_after": True,
+                  "activation_type": "swiglu", "max_sequence_length": 512, "vocab_size": 50280, "embedding_size": 50304,
+                  "weight_tying": False, "attention_dropout": 0.0, "residual_dropout": 0.1},
+        "optimizer": {"name": "adamw"}, "global_train_batch_size": 64, "device_train_microbatch_size": 2,
+        "precision": "amp_bf16", "compile": None, "activation_checkpointing": "one_in_two", "distributed_strategy": "fsdp",
+        "fsdp": {"sharding_strategy": "HYBRID_SHARD", "wrapping_strategy": "by_block", "precision": "mixed",
+                 "hybrid_sharding_num_model_replicas": 1},
+    })),
+    "olmo under Composer": ("olmo.yaml", json.dumps({
+        "model": {"d_model": 768, "multi_query_attention": True, "alibi": True}, "global_train_batch_size": 64,
+        "precision": "amp_bf16", "device_train_microbatch_size": 2, "device_train_grad_accum": "auto",
+        "optimizer": {"name": "decoupled_adamw"},
+        "fsdp_config": {"sharding_strategy": "FULL_SHARD", "mixed_precision": "PURE", "activation_checkpointing": True},
+    })),
     "axolotl": ("ax.yml", json.dumps({
         "base_model": "NousResearch/Llama-2-7b-hf", "sequence_len": 512, "micro_batch_size": 2, "adapter": "lora",
         "gradient_accumulation_steps": 4, "lora_r": 8, "lora_target_modules": ["q_proj", "v_proj"], "bf16": "auto",
@@ -150,7 +167,7 @@ FILES: Final = {
         "resid_pdrop": 0.1, "attn_pdrop": 0.0, "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
     })),
 }  # fmt: skip
-COMMITTED: Final = ("megatron.yaml", "nemo.yaml", "neox.yml", "titan.toml")
+COMMITTED: Final = ("megatron.yaml", "megatron_cfg.yaml", "nemo.yaml", "neox.yml", "titan.toml")
 LAUNCH: Final = (
     "srun -N 2 --ntasks-per-node 1 torchrun --nnodes 2 --nproc_per_node 8 t.py --model_name_or_path "
     "meta-llama/Llama-2-7b-hf --bf16 True --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --fsdp "
@@ -167,7 +184,7 @@ WHOLE: Final = 4
 """So many readings to one import with its scenario laid out."""
 ANSWERS: Final = RunAnswers(model="llama-2-7b", topology="dgx-h100")
 OWN_MODEL: Final = RunAnswers(topology="dgx-h100")
-GPUS: Final = {"neox.yml": 16, "titan.toml": 64}
+GPUS: Final = {"megatron_cfg.yaml": 8, "neox.yml": 16, "titan.toml": 64}
 
 
 def places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simgpu.errors import ScenarioError
+from simgpu.io.foreign.kinds import read_foreign
 from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_arithmetic import whole_number
+from simgpu.io.foreign.shell_quotes import open_quote
 
 
 def words(script: str) -> tuple[str, ...]:
@@ -99,3 +102,25 @@ def test_words_that_an_if_adds_to_a_variable_are_left_out() -> None:
     command = read_commands(script)[-1]
     assert command.words == ("run", "--micro-batch-size", "2")
     assert command.left_out == ("--sequence-parallel",)
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ('A=1\nB=2\ntorchrun --nproc_per_node 2 t.py --name "x --bf16\n', 3),
+        ("cat <<EOF > x\nit's\nEOF\ntorchrun --nproc_per_node 2 t.py --name 'x --bf16\n", 4),
+        ('torchrun --nproc_per_node 2 t.py --num-layers 2 --tensor-model-parallel-size 2 --name "x\n', 1),
+        ('A="--bf16\ntorchrun --nproc_per_node 2 t.py\n', 1),  # which swallows the launch line
+    ],
+)
+def test_a_quote_that_is_never_closed_has_its_line(script: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(script, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=f"run.sh:{line}: has a quote that is never closed; fix: close it"):
+        read_foreign(path)
+
+
+@given(st.text(alphabet="ab '\"\\$(){}#\n<>", max_size=60))
+def test_quotes_of_any_text_are_counted(text: str) -> None:
+    line = open_quote(text)
+    assert line is None or 1 <= line <= text.count("\n") + 1

@@ -12,13 +12,18 @@ from typing import Any, Final
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import MIXED
 from simgpu.io.foreign.reading import Reading
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "accelerate"
-_PRECISIONS: Final = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 ROTATE_METHODS: Final = {"allgather": "all_gather", "alltoall": "p2p"}
 """How keys and values get around in PyTorch's context parallelism (set_rotate_method): the latter is a ring."""
+_OF_THE_FILE: Final = (
+    "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device",
+    "offload_param_device", "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
+)  # fmt: skip
+"""What a DeepSpeed file says, and Accelerate's configuration then must not."""
 _CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm", "tp")
 _IDLE: Final = (
     "compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_process_ip",
@@ -83,7 +88,7 @@ def read_accelerate(path: Path) -> Reading:
         ledger.refuse("use_cpu", "asks for a run without GPUs", allowed="false")
     settings: dict[str, Any] = {"cluster.nodes": ledger.integer("num_machines", least=1)}
     open_fields = []
-    precision = ledger.choice("mixed_precision", _PRECISIONS)
+    precision = ledger.choice("mixed_precision", MIXED)
     settings["training.precision"] = precision
     if precision is None:
         open_fields.append("training.precision")
@@ -114,6 +119,7 @@ def _deepspeed(ledger: Ledger) -> dict[str, Any]:
     named = ledger.text("deepspeed_config.deepspeed_config_file")
     if named is not None:
         ledger.open["deepspeed_config_file"] = named
+        _said_twice(ledger)
         return {}
     stage = ledger.integer("deepspeed_config.zero_stage")
     if stage is None:
@@ -128,6 +134,19 @@ def _deepspeed(ledger: Ledger) -> dict[str, Any]:
         if device is not None and device.lower() != "none" and stage >= least:
             settings[f"zero.{name}"] = {"device": device.lower(), "pin_memory": False}
     return settings
+
+
+def _said_twice(ledger: Ledger) -> None:
+    """Refuse what Accelerate refuses beside a DeepSpeed file (DeepSpeedPlugin._deepspeed_config_checks)."""
+    keys = [f"deepspeed_config.{name}" for name in _OF_THE_FILE]
+    twice = [key for key in (*keys, "mixed_precision") if ledger.raw(key) is not None]
+    if twice:
+        problem = (
+            "When using `deepspeed_config_file`, the following accelerate config variables will be ignored: "
+            + ", ".join(twice)
+        )
+        fix = "specify them in the DeepSpeed config file, and remove them here"
+        ledger.refuse("deepspeed_config.deepspeed_config_file", problem, fix=fix)
 
 
 def megatron_plugin(ledger: Ledger, above: str, precision: str | None) -> dict[str, Any]:

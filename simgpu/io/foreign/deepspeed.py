@@ -10,53 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.deepspeed_keys import IDLE, NOT_SIMULATED
+from simgpu.io.foreign.deepspeed_match import deepspeed_values
 from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "deepspeed"
-OPTIMIZERS: Final = {
-    **dict.fromkeys(
-        ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam", "onebitadam", "zerooneadam"), "adamw"
-    ),
-    **dict.fromkeys(("lamb", "onebitlamb", "fusedlamb"), "adamw"),
-    **dict.fromkeys(("lion", "sgd", "adagrad", "muon"), "sgd"),
-}
-"""What an optimizer keeps: two fp32 moments, or one."""
 _COMPRESSED: Final = ("onebitadam", "zerooneadam", "onebitlamb")
-_ONLY_LIKE: Final = {"lamb": "adamw", "lion": "sgd", "adagrad": "sgd", "muon": "sgd"}
-_DTYPES: Final = {
-    "fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "bfp16": "bf16", "bfloat16": "bf16", "torch.bfloat16": "bf16",
-    "float16": "fp16", "torch.float16": "fp16", "float32": "fp32", "torch.float32": "fp32",
-}  # fmt: skip
 _TELLING: Final = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer",
     "steps_per_print", "wall_clock_breakdown",
-)  # fmt: skip
-_IDLE: Final = (
-    "fp16.*", "bf16.check_grad_overflow", "bf16.immediate_grad_update", "bfloat16.*", "torch_autocast.*",
-    "optimizer.params", "optimizer.legacy_fusion", "scheduler", "gradient_clipping", "steps_per_print",
-    "wall_clock_breakdown", "memory_breakdown", "dump_state", "prescale_gradients", "gradient_predivide_factor",
-    "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "comms_logger", "comms_config", "monitor_config",
-    "tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "aio", "autotuning", "checkpoint", "nebula",
-    "dataloader_drop_last", "cuda_visible_devices", "log_level", "timers", "disable_allgather",
-    "seq_parallel_communication_data_type", "sparse_gradients", "data_types.*", "hybrid_engine.*", "amp.*",
-    "elasticity.*", "curriculum_learning.*", "data_efficiency.*", "progressive_layer_drop.*", "compile.*",
-    "compression_training.*", "eigenvalue.*", "activation_checkpointing.*", "weight_quantization", "comment", "_*",
-    "zero_optimization.sub_group_size", "zero_optimization.*gather_16bit_weights_on_model_save",
-    "zero_optimization.*gather_fp16_weights_on_model_save", "zero_optimization.stage3_max_reuse_distance",
-    "zero_optimization.max_reuse_distance", "zero_optimization.load_from_fp32_weights",
-    "zero_optimization.elastic_checkpoint", "zero_optimization.ignore_unused_parameters",
-    "zero_optimization.round_robin_gradients", "zero_optimization.memory_efficient_linear",
-    "zero_optimization.override_module_apply", "zero_optimization.stage3_model_persistence_threshold",
-    "zero_optimization.model_persistence_threshold", "zero_optimization.log_trace_cache_warnings",
-    "zero_optimization.cpu_offload_use_pin_memory", "zero_optimization.legacy_stage1", "zero_optimization.stage3_*",
-    "zero_optimization.allgather_bucket_size", "zero_optimization.reduce_bucket_size", "zero_optimization.overlap_comm",
-    "zero_optimization.offload_param.*", "zero_optimization.offload_optimizer.*",
-    "zero_optimization.module_granularity_threshold", "zero_optimization.allgather_partitions",
-    "zero_optimization.reduce_scatter", "zero_optimization.contiguous_gradients", "zero_optimization.cpu_offload*",
 )  # fmt: skip
 _BLOCKS: Final = ("bf16", "bfloat16", "fp16")
 _SWITCHED: Final = {
@@ -120,8 +88,8 @@ def read_deepspeed(path: Path) -> Reading:
         "training.global_batch_size": ledger.integer("train_batch_size", least=1),
         "training.precision": precision,
         "training.optimizer": _optimizer(ledger),
-        "training.reduce_dtype": ledger.choice("communication_data_type", _DTYPES),
-        "training.grad_dtype": ledger.choice("data_types.grad_accum_dtype", _DTYPES),
+        "training.reduce_dtype": ledger.choice("communication_data_type", FORMATS),
+        "training.grad_dtype": ledger.choice("data_types.grad_accum_dtype", FORMATS),
         "parallel.data_parallel": f"zero{stage}" if stage else "ddp",
         "parallel.tp": ledger.integer("tensor_parallel.autotp_size", least=1)
         or ledger.integer("tensor_parallel.tp_size", least=1),
@@ -134,7 +102,8 @@ def read_deepspeed(path: Path) -> Reading:
     _formats(ledger, settings)
     _extras(ledger, settings)
     _note_switches(ledger)
-    ledger.idle(*_IDLE)
+    ledger.matched = deepspeed_values(ledger)
+    ledger.idle(*IDLE, *NOT_SIMULATED)
     return ledger.reading(KIND, settings, open_fields=open_fields)
 
 
@@ -170,7 +139,7 @@ def _precision(ledger: Ledger) -> tuple[str | None, tuple[str, ...]]:
     if bf16 or fp16:
         return ("bf16" if bf16 else "fp16"), ()
     if ledger.flag("torch_autocast.enabled"):
-        return ledger.choice("torch_autocast.dtype", _DTYPES), ()
+        return ledger.choice("torch_autocast.dtype", FORMATS), ()
     # A block that is absent is added by Accelerate (utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision).
     closed = any(name in ledger.data for name in _BLOCKS) and not any(
         f"{name}.enabled" in ledger.open for name in _BLOCKS
@@ -182,20 +151,14 @@ def _optimizer(ledger: Ledger) -> str | None:
     name = ledger.text("optimizer.type")
     if name is None:
         return None
-    word = name.lower().replace("_", "")
-    if word not in OPTIMIZERS:
-        ledger.refuse(
-            "optimizer.type", "is no optimizer that is simulated", allowed="Adam, AdamW, Lamb, Lion, SGD, ..."
-        )
-    if word in _COMPRESSED:
+    kept = optimizer(name, ledger, "optimizer.type", allowed="Adam, AdamW, Lamb, Lion, SGD, ...")
+    if name.lower().replace("_", "") in _COMPRESSED:
         steps = ledger.raw("optimizer.params.freeze_step") or "first"
         ledger.note(
             f"optimizer.type {name} is simulated as in its {steps} warm-up steps, which reduce gradients uncompressed; "
             "the compressed steps after them are not simulated"
         )
-    elif word in _ONLY_LIKE:
-        ledger.note(f"optimizer.type {name} is priced as {_ONLY_LIKE[word]}, which keeps as many moments")
-    return OPTIMIZERS[word]
+    return str(kept["training.optimizer"])
 
 
 def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
@@ -241,6 +204,9 @@ def _extras(ledger: Ledger, settings: dict[str, Any]) -> None:
 def _note_switches(ledger: Ledger) -> None:
     for name, what in _enabled(ledger):
         ledger.note(f"{name} is not simulated: {what}")
+    for name, what in NOT_SIMULATED.items():
+        if ledger.get(name):
+            ledger.note(f"{name} is not simulated: {what}")
 
 
 def _enabled(ledger: Ledger) -> Iterator[tuple[str, str]]:

@@ -61,9 +61,6 @@ def zero_options(ledger: Ledger, stage: int) -> dict[str, Any]:
             settings[f"zero.{name}"] = False
     if ledger.flag(f"{block}.allgather_partitions") is False:
         ledger.note(f"{block}.allgather_partitions: false has no effect: DeepSpeed gathers in one collective")
-    for name in ("zenflow", "zeropp_loco_param"):
-        if ledger.get(f"{block}.{name}"):
-            ledger.note(f"{block}.{name} is not simulated")
     return settings
 
 

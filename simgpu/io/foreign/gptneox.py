@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import ScenarioError
+from simgpu.io.foreign.deepspeed_keys import IDLE
 from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 from simgpu.io.yaml_file import parse_yaml
@@ -24,14 +26,9 @@ _TELLING: Final = (
     "pipe_parallel_size", "model_parallel_size", "gpt_j_residual", "no_weight_tying", "output_layer_parallelism",
     "checkpoint_factor", "checkpoint_validation_with_forward_pass", "attention_config", "pos_emb",
 )  # fmt: skip
-_OPTIMIZERS: Final = {
-    "adam": "adamw",
-    "adamw": "adamw",
-    "onebitadam": "adamw",
-    "cpu_adam": "adamw",
-    "sgd": "sgd",
-    "lion": "sgd",
-}
+_BLOCKS: Final = ("zero_optimization.", "fp16.", "bf16.")
+"""What GPT-NeoX hands on to DeepSpeed."""
+_OPTIMIZERS: Final = ("adam", "adamw", "onebitadam", "cpu_adam", "cpu_torch_adam", "adam8bit", "sgd", "lion")
 _IDLE: Final = (
     "data_path", "*data_paths", "*data_weights", "weight*", "data_impl", "split", "vocab_file", "merge_file",
     "tokenizer_type",
@@ -45,7 +42,7 @@ _IDLE: Final = (
     "max_position_embeddings", "mlp_multiple_of", "output_layer_parallelism",
     "scaled_upper_triang_masked_softmax_fusion",
     "scaled_masked_softmax_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "rope_fusion", "layernorm_fusion",
-    "rmsnorm_fusion", "mamba_*", "synchronize_each_layer", "optimizer", "zero_optimization", "fp16.*", "bf16.*",
+    "rmsnorm_fusion", "mamba_*", "synchronize_each_layer", "optimizer",
     "num_workers",
     "use_bias_in_norms", "seed", "attention_softmax_in_fp32", "apply_query_key_layer_scaling", "checkpoint_num_layers",
     "hostfile", "master_*", "include", "exclude", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
@@ -139,7 +136,13 @@ def read_gptneox(path: Path) -> Reading:
     if gpus is None and each is not None and each > 0:
         gpus = each * max(1, nodes or 1)
     settings["cluster.nodes"] = nodes if nodes is not None and nodes > 0 else None
-    ledger.idle(*_IDLE)
+    ledger.idle(
+        *_IDLE,
+        *(key for key in IDLE if key.startswith(_BLOCKS)),
+        "fp16.fp16",
+        "fp16.enabled",
+        "zero_optimization.stage",
+    )
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
@@ -164,7 +167,7 @@ def _optimizer(ledger: Ledger) -> str | None:
         return None
     if word.lower() not in _OPTIMIZERS:
         ledger.refuse("optimizer.type", "is not simulated", allowed=", ".join(_OPTIMIZERS))
-    return _OPTIMIZERS[word.lower()]
+    return str(optimizer(word, ledger, "optimizer.type")["training.optimizer"])
 
 
 def _recompute(ledger: Ledger) -> str | None:

@@ -26,8 +26,10 @@ from simgpu.io.foreign import (
     megatron_args,
     megatron_runs,
     megatron_yaml,
+    megatron_yaml_cfg,
     nanotron,
     nemo,
+    olmo,
     oumi,
     torchtitan,
     torchtune,
@@ -35,6 +37,7 @@ from simgpu.io.foreign import (
 )
 from simgpu.io.foreign.document import parse_document
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.shell_quotes import check_quotes
 from simgpu.io.text_file import read_text
 
 
@@ -58,6 +61,11 @@ class Kind:
 
 KINDS: Final = (
     Kind(name=megatron_yaml.KIND, recognise=megatron_yaml.recognise, read=megatron_yaml.read_megatron_yaml),
+    Kind(
+        name=megatron_yaml_cfg.KIND,
+        recognise=megatron_yaml_cfg.recognise,
+        read=megatron_yaml_cfg.read_megatron_yaml_cfg,
+    ),
     Kind(name=nemo.KIND, recognise=nemo.recognise, read=nemo.read_nemo),
     Kind(name=gptneox.KIND, recognise=gptneox.recognise, read=gptneox.read_gptneox),
     Kind(name=megatron_runs.KIND, recognise=megatron_runs.recognise, read=megatron_runs.read_megatron_runs),
@@ -68,6 +76,7 @@ KINDS: Final = (
     Kind(name=litgpt_model.LIST, recognise=litgpt_model.recognise_list, read=litgpt_model.read_litgpt_models),
     Kind(name=litgpt_model.KIND, recognise=litgpt_model.recognise, read=litgpt_model.read_litgpt_model),
     Kind(name=torchtune.KIND, recognise=torchtune.recognise, read=torchtune.read_torchtune),
+    Kind(name=olmo.KIND, recognise=olmo.recognise, read=olmo.read_olmo),
     Kind(name=llm_foundry.KIND, recognise=llm_foundry.recognise, read=llm_foundry.read_llm_foundry),
     Kind(name=oumi.KIND, recognise=oumi.recognise, read=oumi.read_oumi),
     Kind(name=axolotl.KIND, recognise=axolotl.recognise, read=axolotl.read_axolotl),
@@ -79,6 +88,26 @@ KINDS: Final = (
     Kind(name=megatron_args.KIND, recognise=megatron_args.recognise, read=megatron_args.read_megatron_args),
     Kind(name=launch_line.KIND, recognise=launch_line.recognise, read=launch_line.read_launch_line),
 )
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of a file by its name; None where it is of none.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    ScenarioError
+        When it cannot be read.
+    """
+    text = read_text(path, str(path))
+    return next((kind.name for kind in KINDS if kind.recognise(path, text)), None)
 
 
 def read_foreign(path: Path) -> Reading:
@@ -112,6 +141,8 @@ def read_foreign(path: Path) -> Reading:
         raise ScenarioError([Issue(field="", problem="is empty", file=path.name)])
     if text.lstrip()[:1] == "{" or path.suffix in (".json", ".yaml", ".yml"):
         parse_document(text, path.name)  # says what is wrong with the text, if anything
+    else:
+        check_quotes(text, path.name)
     allowed = ", ".join(kind.name for kind in KINDS)
     raise ScenarioError(
         [Issue(field="", problem="is no configuration of a known kind", allowed=allowed, file=path.name)]

@@ -12,9 +12,10 @@ from typing import Any, Final
 from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
-from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line, taken_apart
+from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import nccl_settings
+from simgpu.io.foreign.number_formats import MIXED
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell import read_commands
@@ -30,13 +31,13 @@ _IDLE: Final = (
     "launcher.num_cpu_threads_per_process", "launcher.rdzv_conf", "launcher.deepspeed_hostfile", "launcher.deepspeed_*",
     "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*", "launcher.use_fsdp",
     "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python", "launcher.gradient_clipping",
-    "launcher.enable_cpu_affinity", "launcher.dynamo_*", "script", "env.*", "launcher.megatron_lm_*",
+    "launcher.enable_cpu_affinity", "launcher.bind_core*",
+    "launcher.dynamo_*", "script", "env.*", "launcher.megatron_lm_*",
     "launcher.use_megatron_lm", "launcher.use_parallelism_config", "launcher.parallelism_*", "launcher.redirects",
     "args.finetuning_type", "args.eos_token", "args.pad_token", "launcher.force_multi", "wrapper.*", "launcher.nnodes",
     "launcher.n*proc*", "launcher.num_*", "args.mm_*", "args.version", "args.image_*", "args.freeze_mm_mlp_adapter",
     "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter", "args.group_by_modality_length",
 )  # fmt: skip
-_PRECISIONS: Final = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -89,10 +90,11 @@ def read_launch_line(path: Path) -> Reading:
         "env": dict(line.environment),
     }
     ledger = Ledger(Document(source=path.name, data=data))
+    ledger.written = line.written
     for note in line.notes:
         ledger.note(note)
     settings: dict[str, Any] = trainer_settings(ledger, "args.")
-    settings |= {name: value for name, value in _launched(ledger, line.launcher).items() if value is not None}
+    settings |= {name: value for name, value in _launched(ledger, line).items() if value is not None}
     _tower(ledger)
     settings |= _environment(ledger)
     gpus = ranks.gpus
@@ -110,11 +112,12 @@ def read_launch_line(path: Path) -> Reading:
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
-def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
+def _launched(ledger: Ledger, line: LaunchLine) -> dict[str, Any]:
     """Read what the launcher's options say beside the number of ranks."""
     settings: dict[str, Any] = {}
+    launcher = line.launcher
     if launcher == "accelerate":
-        settings["training.precision"] = ledger.choice("launcher.mixed_precision", _PRECISIONS)
+        settings["training.precision"] = ledger.choice("launcher.mixed_precision", MIXED)
         settings["training.gradient_accumulation"] = ledger.integer("launcher.gradient_accumulation_steps", least=1)
         for name in ("config_file", "deepspeed_config_file"):
             named = ledger.text(f"launcher.{name}")
@@ -137,6 +140,9 @@ def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
             settings |= parallel_axes(ledger, "launcher", "fsdp" if ledger.flag("launcher.use_fsdp") else "multi_gpu")
     if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
         ledger.open["config_file"] = ledger.data["script"]
+    named = _own_file(ledger, line)
+    if named is not None and launcher != "tune":
+        ledger.open["script_config_file"] = named
     if launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
         ledger.open["job_config_file"] = named
     if launcher == "tune":
@@ -144,6 +150,17 @@ def _launched(ledger: Ledger, launcher: str) -> dict[str, Any]:
         if named is not None:
             ledger.open["config_file"] = named
     return settings
+
+
+def _own_file(ledger: Ledger, line: LaunchLine) -> str | None:
+    """Return a YAML file that a script gets as its first argument (OLMo, HfArgumentParser) or as --config (TRL)."""
+    if not line.script.endswith(".py"):
+        return None
+    first = next(iter(line.arguments), "")
+    if first.endswith((".yaml", ".yml")) and not first.startswith("-") and "=" not in first:
+        return first
+    named = str(ledger.raw("args.config") or "")
+    return ledger.text("args.config") if named.endswith((".yaml", ".yml")) else None
 
 
 def _tower(ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.shell import Command, read_commands
+from simgpu.io.foreign.shell_quotes import check_quotes
 from simgpu.io.foreign.wrappers import unwrap
 
 _PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "run", "composer": None, "swift": None}
@@ -46,6 +47,10 @@ class LaunchLine:
         Arguments that an ``if`` may add.
     variables : mapping
         All that the script sets, exported or not.
+    positional : bool
+        Whether branches of the script are those of a start without arguments.
+    written : mapping of str to str
+        Files that the script writes before, with their text.
     """
 
     launcher: str
@@ -56,6 +61,8 @@ class LaunchLine:
     wrapped: str = ""
     wrapper: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    positional: bool = False
+    written: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     @property
@@ -69,6 +76,8 @@ class LaunchLine:
         found = []
         if self.left_out:
             found.append(f"arguments that an if of the script decides are left out: {' '.join(self.left_out)}")
+        if self.positional:
+            found.append("branches of the script are those that run when it is started without arguments")
         if unset:
             found.append(f"what {', '.join(dict.fromkeys(unset))} holds is not in the file, and is left out")
         return tuple(found)
@@ -96,6 +105,7 @@ def find_launch_line(text: str, source: str) -> LaunchLine:
     >>> find_launch_line("deepspeed --num_gpus=4 train.py --deepspeed ds.json", "run.sh").options
     {'num_gpus': '4'}
     """
+    check_quotes(text, source)
     found = [line for command in read_commands(text) if (line := taken_apart(command)) is not None]
     lines = list({(line.launcher, line.script, line.arguments, str(line.options)): line for line in found}.values())
     if not lines:
@@ -223,6 +233,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
         wrapped=outer.program,
         wrapper=outer.options,
         variables=command.variables,
+        positional=command.positional,
+        written=command.written,
         left_out=command.left_out,
     )
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Final, NoReturn
 
-from simgpu.errors import Issue, ScenarioError
+from simgpu.errors import Issue, ScenarioError, printable
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.reading import Reading
 
 _VARIABLE: Final = re.compile(r"\$[\w{(]|`")
+_NEAR: Final = 0.88  # of difflib's ratio: a letter or two of a long name
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0", "none", "null", "")
 AUTO: Final = "auto"
@@ -42,9 +44,12 @@ class Ledger:
         self.lines = document.lines
         self.notes: list[str] = []
         self.open: dict[str, str] = {}
+        self.matched: dict[str, Any] = {}
+        self.written: Mapping[str, str] = {}
         self._leaves = list(_leaves(self.data, ""))
         self._used: dict[str, None] = {}
         self._idle: dict[str, None] = {}
+        self._names: dict[str, None] = {}  # that the reader knows, whether the file has them or not
 
     def raw(self, key: str) -> Any:
         """Return what stands at a dotted key, without any account of it; None when it is absent.
@@ -57,6 +62,7 @@ class Ledger:
         -------
         object or None
         """
+        self._names.setdefault(key)
         here: Any = self.data
         for part in key.split("."):
             here = here.get(part) if isinstance(here, Mapping) else None
@@ -243,12 +249,14 @@ class Ledger:
         patterns : str
             Dotted keys; ``*`` stands for any text.
         """
+        self._names.update(dict.fromkeys(pattern for pattern in patterns if "*" not in pattern))
         for leaf in self._leaves:
             if any(fnmatchcase(leaf, pattern) or fnmatchcase(leaf, f"{pattern}.*") for pattern in patterns):
                 self._idle.setdefault(leaf)
 
     def note(self, text: str) -> None:
         """Keep something that a reader of the scenario should know."""
+        text = printable(text)
         if text not in self.notes:
             self.notes.append(text)
 
@@ -302,14 +310,20 @@ class Ledger:
         idle = [leaf for leaf in self._leaves if leaf in self._idle and leaf not in self._used]
         known = {*self._used, *idle}
         unknown = [leaf for leaf in self._leaves if not any(leaf == k or leaf.startswith(f"{k}.") for k in known)]
+        given = {*self._leaves}
+        free = [name for name in self._names if name not in given] if unknown else []
+        near = {key: found[0] for key in unknown if (found := get_close_matches(key, free, n=1, cutoff=_NEAR))}
         return Reading(
             source=self.source,
             kind=kind,
             settings={field: value for field, value in settings.items() if value is not None},
             gpus=gpus,
             used=tuple(self._used),
-            idle=tuple(idle),
+            idle=tuple(printable(leaf) for leaf in idle),
             unknown=tuple(unknown),
+            near=near,
+            matched=dict(self.matched),
+            written=self.written,
             open={**self.open, **dict.fromkeys(open_fields, AUTO)},
             notes=tuple(self.notes),
         )

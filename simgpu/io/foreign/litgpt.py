@@ -11,17 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import quantized
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.litgpt_model import litgpt_model
+from simgpu.io.foreign.number_formats import LIGHTNING
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import quantized
 
 KIND: Final = "litgpt"
-_PRECISIONS: Final = {
-    "bf16-true": ("bf16", True), "bf16-mixed": ("bf16", False), "16-mixed": ("fp16", False), "16-true": ("fp16", True),
-    "32-true": ("fp32", False), "transformer-engine": ("fp8", False),
-}  # fmt: skip
 _ADAPTED: Final = {
     "lora_query": ("q_proj",), "lora_key": ("k_proj",), "lora_value": ("v_proj",), "lora_projection": ("o_proj",),
     "lora_mlp": ("gate_proj", "up_proj", "down_proj"),
@@ -76,9 +73,9 @@ def read_litgpt(path: Path) -> Reading:
     ledger = Ledger(read_document(path))
     pretraining = "checkpoint_dir" not in ledger.data
     word = ledger.text("precision") or "bf16-mixed"  # get_default_supported_precision(training=True)
-    if word.lower() not in _PRECISIONS:
-        ledger.refuse("precision", "is not simulated", allowed=", ".join(_PRECISIONS))
-    precision, stored = _PRECISIONS[word.lower()]
+    if word.lower() not in LIGHTNING:
+        ledger.refuse("precision", "is not simulated", allowed=", ".join(LIGHTNING))
+    precision, stored = LIGHTNING[word.lower()]
     nodes, each = ledger.integer("num_nodes", least=1), ledger.integer("devices", least=1)
     settings: dict[str, Any] = {
         "model": _model(ledger),

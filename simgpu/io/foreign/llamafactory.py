@@ -10,39 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import adapter_targets
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.llamafactory_keys import IDLE, PRICED
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import adapter_targets, open_fields, trainer_settings
+from simgpu.io.foreign.trainer import open_fields, trainer_settings
 
 KIND: Final = "llamafactory"
 _RANK: Final = 8  # default of lora_rank
 _TRAINED: Final = 2  # default of freeze_trainable_layers
-_PRICED: Final = {
-    "use_adam_mini": "Adam-mini keeps a moment per block; whole moments are kept here",
-    "use_muon": "Muon's orthogonalisation is not simulated: it is priced as the optimizer that optim names",
-    "mixture_of_depths": "tokens that skip layers are not simulated: all pass through all",
-    "neat_packing": "attention over packed sequences is simulated as over one whole",
-    "shift_attn": "shifted sparse attention is not simulated: attention is whole",
-    "use_unsloth": "its kernels are not simulated",
-}
-"""Switches that are not simulated, and what is instead."""
-_IDLE: Final = (
-    "finetuning_type", "enable_thinking", "additional_target", "create_new_adapter", "adapter_name_or_path",
-    "model_class", "kernel_config*", "quant_config", "init_config*", "train_dataset", "sample_backend",
-    "max_new_tokens", "export_*", "use_packed_sequences", "disable_shuffling", "dist_config.dcp_path",
-    "bias_activation_fusion", "apply_rope_fusion", "masked_softmax_fusion", "cross_entropy_loss_fusion",
-    "moe_grouped_gemm", "mixed_precision", "moe_token_dispatcher_type", "recompute_method", "galore_*", "badam_*",
-    "apollo_*", "upcast_layernorm", "resize_vocab", "double_quantization", "quantization_method", "quantization_type",
-    "use_unsloth_gc", "lora_alpha", "pref_*", "rlhf*", "freeze_extra_modules", "freeze_trainable_modules",
-    "mask_history", "neat_packing", "packing", "image_*", "video_*", "crop_to_image", "freeze_vision_tower",
-    "freeze_multi_modal_projector", "freeze_language_model", "dist_config.ep_dispatcher",
-    "megatron_pretrained_checkpoint", "swanlab_*", "use_swanlab", "plot_loss", "extra_config", "ref_model*",
-    "reward_model*", "use_v1_kernels", "use_dft_loss", "use_eaft_loss", "use_asft_loss", "asft_*", "loraplus_*",
-    "pissa_*", "tokenized_path", "do_predict", "predict_with_generate", "peft_config.*", "batching_strategy",
-    "batching_workers", "dist_config.cp_mode", "lr_scheduler_config*", "optim_config*", "fp8_*", "save_epochs",
-    "save_ckpt_as_hf", "shift_attn", "use_llama_pro", "dft_*",
-)  # fmt: skip
 _MEGATRON: Final = {
     "tensor_model_parallel_size": "parallel.tp",
     "pipeline_model_parallel_size": "parallel.pp",
@@ -115,14 +92,14 @@ def read_llamafactory(path: Path) -> Reading:
     settings |= _pure(ledger)
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
-    for name, words in _PRICED.items():
+    for name, words in PRICED.items():
         if ledger.raw(name) is not None and ledger.text(name) not in ("False", "false"):
             ledger.note(f"{name}: {words}")
     if any(name in ledger.data for name in _MEGATRON):
         settings |= _megatron(ledger)
     if "dist_config" in ledger.data:
         settings |= _version_one(ledger)
-    ledger.idle(*_IDLE)
+    ledger.idle(*IDLE)
     undecided = open_fields(ledger) if settings.get("training.precision") is None else ()
     return ledger.reading(KIND, settings, open_fields=undecided)
 

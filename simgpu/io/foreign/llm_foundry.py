@@ -9,18 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import adapter_targets
 from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import adapter_targets
 
 KIND: Final = "llm-foundry"
 _PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32", "amp_fp8": "fp8"}
-_OPTIMIZERS: Final = {
-    "decoupled_adamw": "adamw", "decoupled_lionw": "sgd", "adalr_lion": "sgd", "clip_lion": "sgd",
-    "decoupled_lionw_8b": "adam8bit", "adamw": "adamw", "no_op": "none",
-}  # fmt: skip
+_OPTIMIZERS: Final = (
+    "decoupled_adamw", "decoupled_lionw", "adalr_lion", "clip_lion", "decoupled_lionw_8b", "adamw", "no_op",
+)  # fmt: skip
 _IDLE: Final = (
     "variables*", "run_name", "tokenizer*", "train_loader.*", "eval_loader*", "scheduler*", "algorithms*",
     "max_duration", "eval_*", "seed", "device_eval_batch_size", "device_eval_microbatch_size", "progress_bar",
@@ -64,7 +64,7 @@ def read_llm_foundry(path: Path) -> Reading:
     """
     document = read_document(path)
     ledger = Ledger(Document(source=document.source, data=interpolate(document.data), lines=document.lines))
-    optimizer = ledger.choice("optimizer.name", _OPTIMIZERS)
+    kept = _optimizer(ledger)
     settings: dict[str, Any] = {
         "model": _model(ledger),
         "training.sequence_length": ledger.integer("max_seq_len", least=1),
@@ -72,11 +72,9 @@ def read_llm_foundry(path: Path) -> Reading:
         "training.global_batch_size": ledger.integer("global_train_batch_size", least=1),
         "training.gradient_accumulation": ledger.integer("device_train_grad_accum", least=1),
         "training.precision": ledger.choice("precision", _PRECISIONS),
-        "training.optimizer": optimizer,
-        "software": _software(ledger, optimizer),
+        "training.optimizer": kept,
+        "software": _software(ledger, kept),
     }
-    if ledger.raw("optimizer.name") is not None and "lion" in str(ledger.raw("optimizer.name")):
-        ledger.note("the Lion optimizer is priced as one that keeps as many moments")
     if "device_train_microbatch_size" in ledger.open:
         ledger.note("device_train_microbatch_size: auto: a GPU's whole batch at once; Composer halves it until it fits")
     if isinstance(ledger.raw("model.peft_config"), dict):
@@ -86,6 +84,15 @@ def read_llm_foundry(path: Path) -> Reading:
         settings["software"] = "compile"
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings)
+
+
+def _optimizer(ledger: Ledger) -> str | None:
+    name = ledger.text("optimizer.name")
+    if name is None:
+        return None
+    if name.lower() not in _OPTIMIZERS:
+        ledger.refuse("optimizer.name", "is not known here", allowed=", ".join(_OPTIMIZERS))
+    return str(optimizer(name, ledger, "optimizer.name")["training.optimizer"])
 
 
 def _lora(ledger: Ledger) -> dict[str, Any]:
@@ -112,11 +119,11 @@ def _sharding(ledger: Ledger) -> dict[str, Any]:
     return settings
 
 
-def _software(ledger: Ledger, optimizer: str | None) -> Any:
+def _software(ledger: Ledger, kept: str | None) -> Any:
     kernel = ledger.choice(
         "model.attn_config.attn_impl", {"flash": "flash", "triton": "composer-2023", "torch": "eager", "flex": "flash"}
     )
-    if kernel == "flash" and optimizer is not None:
+    if kernel == "flash" and kept is not None:
         return {"preset": "flash", "optimizer": "for_loop"}  # Composer's optimizers update tensor by tensor
     return kernel
 

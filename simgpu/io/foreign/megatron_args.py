@@ -26,7 +26,8 @@ from simgpu.io.text_file import read_text
 KIND: Final = "megatron-args"
 _TELLING: Final = (
     "--num-layers", "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--num-attention-heads",
-    "--use-distributed-optimizer", "--model-parallel-size", "--expert-model-parallel-size", "--micro-batch-size",
+    "--use-distributed-optimizer", "--model-parallel-size", "--yaml-cfg", "--expert-model-parallel-size",
+    "--micro-batch-size",
 )  # fmt: skip
 _OTHER_FORMATS: Final = (".json", ".yaml", ".yml", ".toml", ".csv", ".md")
 _ARGUMENT: Final = re.compile(r"--([A-Za-z][\w-]*)(?:[ \t]*=[ \t]*|[ \t]+|$)(.*)", re.DOTALL)
@@ -43,6 +44,7 @@ class _Line:
     ranks: Ranks | None = None
     notes: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -86,38 +88,52 @@ def read_megatron_args(path: Path) -> Reading:
     (8, 50304, 'bf16', {'training.global_batch_size': '--global-batch-size $GBS'})
     """
     text = read_text(path, str(path))
-    line = _launched(text, path.name) or _Line(values=dict(_arguments(text.splitlines())))
+    line = _launched(text, path) or _Line(values=dict(_arguments(text.splitlines())))
     data: dict[str, Any] = {f"--{name}": value for name, value in line.values.items()}
     if line.environment:
         data["env"] = dict(line.environment)
     ledger = Ledger(Document(source=path.name, data=data))
     arguments = MegatronArguments(ledger, {name.replace("_", "-"): f"--{name}" for name in line.values})
+    ledger.written = line.written
     for note in line.notes:
         ledger.note(note)
-    settings = megatron_settings(arguments, bert=_is_bert(arguments, line.script, path))
+    yaml = arguments.text("yaml-cfg")
+    settings = megatron_settings(arguments, bert=_is_bert(arguments, line.script, path)) if yaml is None else {}
+    if yaml is not None:
+        ledger.open["yaml_cfg_file"] = yaml
+        ledger.note(f"{arguments.key('yaml-cfg')}: Megatron then takes no other argument of the command line")
+        ledger.idle(*data)
     settings |= nccl_settings(ledger, "env")
     counted = line.ranks if not arguments.has("nproc-per-node", "nnodes", "actor-num-nodes") else None
     gpus, nodes = _ranks(arguments) if counted is None else (counted.gpus, counted.nodes)
     settings["cluster.nodes"] = nodes
+    for key in line.ranks.used if line.ranks is not None else ():
+        arguments.raw(key.partition(".")[2].replace("_", "-"))
     ledger.idle(*(f"--{name}" for name in IDLE), *(f"--{name.replace('-', '_')}" for name in IDLE))
-    ledger.idle(*(f"env.{name}" for name in IDLE_VARIABLES))
+    ledger.idle(*(f"env.{name}" for name in IDLE_VARIABLES), "env.CUDA_VISIBLE_DEVICES")
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
-def _launched(text: str, source: str) -> _Line | None:
+def _launched(text: str, path: Path) -> _Line | None:
     """Return the launch line of a script; None for a bare list of arguments."""
     if text.lstrip().startswith("--"):
         return None
     try:
-        found = find_launch_line(text, source)
+        found = find_launch_line(text, path.name)
     except ScenarioError as error:
         if "no launch line" in str(error):
             return None
         raise
     options = {name.replace("_", "-"): value for name, value in found.options.items()}
     values = options | dict(_named(found.arguments))
-    ranks = find_ranks(found, source, None) if found.launcher != "torchrun" else None
-    return _Line(values=values, script=found.script, environment=found.environment, ranks=ranks, notes=found.notes)
+    return _Line(
+        values=values,
+        script=found.script,
+        environment=found.environment,
+        ranks=find_ranks(found, path.name, path.parent) if found.launcher != "torchrun" else None,
+        notes=found.notes,
+        written=found.written,
+    )
 
 
 def _named(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 from simgpu.io.foreign.ledger import Ledger
 
 _DEFAULTED: Final = re.compile(r"\$\{(\w+):?-([^${}]*)\}")
+_UNKNOWN: Final = re.compile(r"\$|`|\{\{")
 _FALSE: Final = ("false", "no", "0", "none", "null")
 
 
@@ -74,10 +75,10 @@ class MegatronArguments:
             value = self.ledger.open.pop(key)  # the word auto, which is a value here
         if name in self.values:
             value = self.values[name]
-        if not isinstance(value, str) or not ("$" in value or "{{" in value):
+        if not isinstance(value, str) or not _UNKNOWN.search(value):
             return value
         plain = _DEFAULTED.sub(lambda match: match[2], value)
-        if "$" in plain or "{{" in plain or not plain:
+        if _UNKNOWN.search(plain) or not plain:
             if field is not None:
                 self.leave_open(field, f"{self.key(name)} {value}")
             return None

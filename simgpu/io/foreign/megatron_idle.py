@@ -9,7 +9,7 @@ IDLE: Final = (
     "data-path", "train-data-path", "valid-data-path", "test-data-path", "data-impl", "data-cache-path",
     "data-args-path",
     "split", "dataset", "vocab-file", "merge-file", "tokenizer-*", "patch-tokenizer-type", "tiktoken-pattern",
-    "num-workers",
+    "num-workers", "repeated-dataloader",
     "mock-data", "no-mmap-bin-files", "no-create-attention-mask-in-dataloader", "dataloader-*", "reset-position-ids",
     "reset-attention-mask", "eod-mask-loss", "max-padding-length", "prompt-path", "dataset-ratios-path",
     "output-meg-ds-ratio-file", "object-storage-cache-path", "full-validation", "dataset-config", "template",
@@ -49,7 +49,8 @@ IDLE: Final = (
     "abort-on-unmet-fused-kernel-constraints", "sync-tp-duplicated-parameters", "bias-*-fusion",
     "no-async-tensor-model-parallel-allreduce", "deterministic-mode", "calculate-per-token-loss",
     # processes
-    "nproc-per-node", "nnodes", "node-rank", "master-*", "rdzv-*", "max-restarts", "tee", "distributed-*", "local-rank",
+    "nproc-per-node", "nnodes", "node-rank", "num-nodes", "hostfile", "include", "exclude", "launcher", "no-ssh*",
+    "ds-sequence-parallel-size", "master-*", "rdzv-*", "max-restarts", "tee", "distributed-*", "local-rank",
     "manual-gc*", "empty-unused-memory-level", "no-check-for-nan-*", "check-weight-hash-*", "log-dir",
     "high-priority-stream-groups",
     "enable-ft-package", "calc-ft-timeouts", "use-cpu-initialization", "init-model-with-meta-device",
@@ -57,7 +58,8 @@ IDLE: Final = (
     "fsdp-manual-registration", "overlap-param-gather-with-optimizer-step", "align-*", "nccl-communicator-config-path",
     "enable-experimental", "no-pipeline-parallel", "pp-partition-method", "ddp-average-in-collective",
     "use-legacy-models",
-    "use-mcore-models", "use-te", "deepspeed*", "zero-stage", "jobid", "wait", "kill-on-bad-exit", "mpi", "container-*",
+    "use-mcore-models", "use-te", "deepspeed", "deepspeed-config", "deepspeed-activation-checkpointing",
+    "deepspeed-mpi", "zero-stage", "jobid", "wait", "kill-on-bad-exit", "mpi", "container-*",
     "optimizer-offload-fraction", "recompute-method", "cpu-offloading-num-layers", "offload-modules", "use-nccl-ub",
     "main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype", "accumulate-allreduce-grads-in-fp32", "no-initialization",
     # profilers

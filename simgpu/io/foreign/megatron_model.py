@@ -93,7 +93,7 @@ def megatron_model(
     model["mlp"] = mlp = _mlp(arguments)
     model |= _attention(arguments, model)
     model["ffn"] = ffn = _ffn(arguments, mlp, model["hidden"])
-    model |= _positions(arguments)
+    model |= _positions(arguments, tokenizer)
     model["norm"] = "rmsnorm" if (arguments.text("normalization") or "").lower() == "rmsnorm" else "layernorm"
     model |= _biases(arguments)
     model["tied_embeddings"] = not arguments.flag("untie-embeddings-and-output-weights")
@@ -163,7 +163,7 @@ def _attention(arguments: MegatronArguments, model: dict[str, Any]) -> dict[str,
     return found
 
 
-def _positions(arguments: MegatronArguments) -> dict[str, Any]:
+def _positions(arguments: MegatronArguments, tokenizer: str) -> dict[str, Any]:
     word = arguments.text("position-embedding-type") or "learned_absolute"
     if arguments.flag("use-rotary-position-embeddings") and word == "learned_absolute":
         word = "rope"
@@ -172,7 +172,10 @@ def _positions(arguments: MegatronArguments) -> dict[str, Any]:
     positions = _POSITIONS[word]
     rows = None
     if positions == "learned":
-        rows = arguments.integer("max-position-embeddings", field="model.max_positions", least=1)
+        field = "model.max_positions"
+        rows = arguments.integer("max-position-embeddings", field=field, least=1)
+        if rows is None and tokenizer != BERT_TOKENIZER and field not in arguments.ledger.open:
+            arguments.leave_open(field, f"{arguments.key('max-position-embeddings')} is not given")
     return {"positions": positions, "max_positions": rows}
 
 

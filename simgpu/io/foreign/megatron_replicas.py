@@ -85,9 +85,11 @@ def _megatron_fsdp(arguments: MegatronArguments, overlap_grads: bool) -> dict[st
 
 
 def _deepspeed(arguments: MegatronArguments) -> dict[str, Any]:
-    """Megatron-DeepSpeed: the ZeRO stage of the arguments, which DeepSpeed's own file confirms."""
+    """Megatron-DeepSpeed: the ZeRO stage of the arguments, which DeepSpeed's own file decides where it is there."""
     arguments.flag("deepspeed")
-    arguments.text("deepspeed_config")
+    named = arguments.text("deepspeed-config")
+    if named is not None:
+        arguments.ledger.open["deepspeed_config_file"] = named
     field = "parallel.data_parallel"
     stage = arguments.integer("zero-stage", field=field)
     if stage is None:

@@ -13,10 +13,11 @@ from simgpu.io.foreign.megatron_model import bert_model, megatron_model
 from simgpu.io.foreign.megatron_recompute import recompute_settings
 from simgpu.io.foreign.megatron_replicas import replica_settings
 from simgpu.io.foreign.megatron_software import megatron_software
+from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.optimizer_names import optimizer
 
 _DROPOUT: Final = 0.1  # of --attention-dropout and --hidden-dropout
-_DTYPES: Final = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
-_OPTIMIZERS: Final = {"adam": "adamw", "sgd": "sgd", "hybridadam": "adamw", "cpu_adam": "adamw"}
+_OPTIMIZERS: Final = ("adam", "sgd", "hybridadam", "cpu_adam")
 CP_COMM_TYPES: Final = {"p2p": "p2p", "a2a": "a2a", "allgather": "all_gather"}
 _OFFLOADS: Final = {
     "cpu-offloading": "activations stay on the GPU here",
@@ -30,6 +31,11 @@ _OFFLOADS: Final = {
     "delay-wgrad-compute": "weight gradients are computed in order here",
     "moe-expert-capacity-factor": "no token is dropped here",
     "moe-train-capacity-factor": "no token is dropped here",
+    **dict.fromkeys(
+        ("ds-sequence-parallel-fpdt", "ds-sequence-parallel-fpdt-chunk-size", "ds-sequence-parallel-fpdt-offloading"),
+        "attention is over whole sequences here, and nothing of them is offloaded",
+    ),
+    "checkpoint-in-cpu": "inputs of layers stay on the GPU here",
     "use-nccl-ub": "collectives use no registered buffers here",
     "distribute-saved-activations": "each rank keeps the whole input of a layer here",
 }
@@ -163,14 +169,19 @@ def _formats(arguments: MegatronArguments) -> dict[str, Any]:
     gradients = "fp32" if stored == "bf16" or in_fp32 else "fp16"  # validate_args: bf16 accumulates in fp32
     if arguments.flag("grad-reduce-in-bf16") or arguments.has("deepspeed"):
         gradients = stored
-    kept = arguments.text("main-grads-dtype") or arguments.text("megatron-fsdp-main-grads-dtype")
+    kept = arguments.text("main-grads-dtype")
+    if kept not in (None, "fp32") and in_fp32:
+        problem = "--main-grads-dtype can only be fp32 when --accumulate-allreduce-grads-in-fp32 is set"
+        arguments.refuse("main-grads-dtype", problem)
+    kept = kept or arguments.text("megatron-fsdp-main-grads-dtype")
+    gradients = FORMATS.get(kept or "", gradients)  # the buffer that gradients add up and are reduced in
     sent = arguments.text("megatron-fsdp-grad-comm-dtype")
     return {
         "training.precision": precision,
         "training.param_dtype": stored,
         "training.master_dtype": "fp32",
-        "training.grad_dtype": _DTYPES.get(kept or "", gradients),
-        "training.reduce_dtype": _DTYPES.get(sent or "", gradients),
+        "training.grad_dtype": gradients,
+        "training.reduce_dtype": FORMATS.get(sent or "", gradients),
     }
 
 
@@ -180,6 +191,7 @@ def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[
         ep = arguments.integer("moe-expert-parallel-size", field="parallel.ep", least=1)
     expert_tp = arguments.integer("expert-tensor-parallel-size", field="parallel.expert_tp", least=1)
     split = arguments.flag("sequence-parallel")
+    spread = arguments.integer("ds-sequence-parallel-size", field="parallel.cp", least=1)
     overlap = arguments.flag("tp-comm-overlap")
     if overlap and not split:
         arguments.refuse("tp-comm-overlap", "needs --sequence-parallel in Megatron")
@@ -190,6 +202,8 @@ def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[
         "parallel.tp_overlap": overlap or None,
         "parallel.order": ["dp", "pp", "cp", "tp"] if arguments.flag("use-tp-pp-dp-mapping") else None,
     }
+    if spread is not None and spread > 1:  # DeepSpeed Ulysses
+        return found | {"parallel.cp": spread, "parallel.cp_comm_type": "a2a"}
     kind = arguments.text("cp-comm-type")
     if kind is not None:
         if kind not in CP_COMM_TYPES:
@@ -214,4 +228,4 @@ def _optimizer(arguments: MegatronArguments) -> str:
         arguments.refuse("optimizer", "is not simulated", allowed=", ".join(_OPTIMIZERS))
     if word not in ("adam", "sgd"):
         arguments.note(f"{arguments.key('optimizer')} {word} is simulated as adam on the GPU")
-    return _OPTIMIZERS[word]
+    return str(optimizer(word, arguments.ledger, arguments.key("optimizer"))["training.optimizer"])

@@ -14,8 +14,12 @@ _CORE: Final = (
     "fp8-format", "cp-comm-type", "moe-grouped-gemm", "qk-layernorm", "tp-comm-overlap",
     "num-virtual-stages-per-pipeline-rank",
     "pipeline-model-parallel-layout", "cross-entropy-loss-fusion", "context-parallel-size", "moe-router-score-function",
+    "overlap-param-gather", "use-rope-scaling",
 )  # fmt: skip
-"""Options of Megatron core, whose --transformer-impl is transformer_engine by default."""
+"""Options of Megatron core (late 2023 and after), whose --transformer-impl is transformer_engine by default."""
+_ENGINE: Final = "transformer_engine"
+_FLASH: Final = ("use-flash-attn", "use-flash-attn-v2")
+_GENERATIONS: Final = ("te", "megatron-2023", "megatron-2022", "megatron-2021")
 _OF_2022: Final = ("sequence-parallel", "recompute-granularity", "recompute-activations", "use-distributed-optimizer")
 _OF_2021: Final = ("checkpoint-activations", "activations-checkpoint-method", "deepspeed")
 _SCALING: Final = {"delayed": "delayed", "tensorwise": "current"}
@@ -53,27 +57,39 @@ def megatron_software(arguments: MegatronArguments, precision: str | None) -> di
 
 
 def _generation(arguments: MegatronArguments) -> str:
+    """Return the preset, and note why it is taken and what would decide otherwise."""
     implementation = arguments.text("transformer-impl")
     backend = (arguments.text("attention-backend") or "auto").lower()
-    flash = arguments.flag("use-flash-attn") or arguments.flag("use-flash-attn-v2")
-    core = arguments.has(*_CORE)
+    flash = [name for name in _FLASH if arguments.flag(name)]
+    told = _told_by(arguments, _CORE)
     for name in ("use-mcore-models", "use-te"):
         arguments.flag(name)
-    if implementation is None:
-        implementation = "transformer_engine" if core else None
-    if implementation == "transformer_engine":
-        if backend == "unfused":
-            arguments.note("attention-backend unfused: the kernels of megatron-2022, whose attention keeps its scores")
-            return "megatron-2022"
-        return "te"
+    named = "" if implementation is None else f"{arguments.key('transformer-impl')} {implementation}"
+    if implementation is None and told:
+        implementation, named = _ENGINE, f"{told} is of Megatron core, which runs Transformer Engine by default"
+    if implementation == _ENGINE and backend == "unfused":
+        return _chosen(arguments, "megatron-2022", f"{arguments.key('attention-backend')} unfused keeps the scores")
+    if implementation == _ENGINE:
+        return _chosen(arguments, "te", named)
     if flash:
-        return "megatron-2023"
-    if implementation == "local" or arguments.has(*_OF_2022):
-        return "megatron-2022"
-    if arguments.has(*_OF_2021):
-        return "megatron-2021"
-    arguments.note(
-        "no argument tells Megatron's generation: te, that of today, is taken; --set software=megatron-2021 (-2022, "
-        "-2023) where it was another"
-    )
-    return "te"
+        return _chosen(arguments, "megatron-2023", f"{arguments.key(flash[0])} without Transformer Engine")
+    if implementation == "local":
+        return _chosen(arguments, "megatron-2022", named)
+    for preset, options in (("megatron-2022", _OF_2022), ("megatron-2021", _OF_2021)):
+        told = _told_by(arguments, options)
+        if told and told == arguments.key("deepspeed"):
+            return _chosen(arguments, preset, "Megatron-DeepSpeed has the kernels of that year")
+        if told:
+            return _chosen(arguments, preset, f"{told} is of that year, and nothing of a later one is given")
+    return _chosen(arguments, "te", "no argument tells the generation, and that is today's")
+
+
+def _told_by(arguments: MegatronArguments, options: tuple[str, ...]) -> str:
+    """Return how the file writes the first of some options that it gives; empty where it gives none."""
+    return next((arguments.key(name) for name in options if arguments.has(name)), "")
+
+
+def _chosen(arguments: MegatronArguments, preset: str, reason: str) -> str:
+    others = ", ".join(f"software={other}" for other in _GENERATIONS if other != preset)
+    arguments.note(f"software: {preset}, since {reason}; where the job runs another generation: --set {others}")
+    return preset

@@ -1,4 +1,8 @@
-"""Megatron's functional tests: ``MODEL_ARGS`` and ``ENV_VARS`` in YAML (NVIDIA/Megatron-LM tests/functional_tests)."""
+"""Megatron's functional tests and recipes: arguments and ``ENV_VARS`` in YAML.
+
+``MODEL_ARGS`` of NVIDIA/Megatron-LM tests/functional_tests and examples/moe-modelzoo has the command line's names,
+``ARGS`` of examples/moe_recipes has them with underscores.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +20,40 @@ from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "megatron-yaml"
-_BLOCK: Final = "MODEL_ARGS"
-_IDLE: Final = ("TEST_TYPE", "LAUNCHER", "METRICS", "MODE", "BEFORE_SCRIPT", "AFTER_SCRIPT", "EXTRA_ARGS")
+_BLOCKS: Final = ("MODEL_ARGS", "ARGS")
+_IDLE: Final = (
+    "DEPENDENCIES",
+    "MODEL",
+    "MODEL_SPEC",
+    "TEST_TYPE",
+    "LAUNCHER",
+    "METRICS",
+    "MODE",
+    "BEFORE_SCRIPT",
+    "AFTER_SCRIPT",
+    "EXTRA_ARGS",
+)
 
 
 def recognise(path: Path, text: str) -> bool:
-    r"""Return whether a text is the configuration of such a test.
+    r"""Return whether a text is such a configuration.
 
     Examples
     --------
     >>> recognise(Path("model_config.yaml"), "MODEL_ARGS:\n  --num-layers: 12")
     True
     """
-    if _BLOCK not in text:
+    if not any(name in text for name in _BLOCKS):
         return False
-    data = mapping_of(text)
-    return data is not None and isinstance(data.get(_BLOCK), Mapping)
+    return _block(mapping_of(text) or {}) is not None
+
+
+def _block(data: Mapping[str, Any]) -> str | None:
+    return next((name for name in _BLOCKS if isinstance(data.get(name), Mapping)), None)
 
 
 def read_megatron_yaml(path: Path) -> Reading:
-    r"""Read the configuration of a functional test.
+    r"""Read the arguments.
 
     Parameters
     ----------
@@ -62,11 +80,13 @@ def read_megatron_yaml(path: Path) -> Reading:
     3
     """
     ledger = Ledger(read_document(path))
-    data: Any = ledger.data[_BLOCK]
-    keys = {name.lstrip("-").replace("_", "-"): f"{_BLOCK}.{name}" for name in data}
+    block = _block(ledger.data)
+    data: Any = ledger.data[block or _BLOCKS[0]]
+    keys = {name.lstrip("-").replace("_", "-"): f"{block}.{name}" for name in data}
     arguments = MegatronArguments(ledger, keys)
-    hints = " ".join(str(data.get(f"--{name}", "")) for name in ("data-path", "tokenizer-type"))
+    hints = " ".join(arguments.written(name) for name in ("data-path", "tokenizer-type"))
     settings = megatron_settings(arguments, bert=bool(re.search("bert", hints, re.IGNORECASE)))
     settings |= nccl_settings(ledger, "ENV_VARS")
-    ledger.idle(*(f"{_BLOCK}.--{name}" for name in IDLE), *(f"ENV_VARS.{name}" for name in IDLE_VARIABLES), *_IDLE)
+    ledger.idle(*(f"{block}.{form}" for name in IDLE for form in (f"--{name}", name.replace("-", "_"))))
+    ledger.idle(*(f"ENV_VARS.{name}" for name in IDLE_VARIABLES), *_IDLE)
     return ledger.reading(KIND, settings)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import DTYPES
 
 NANOTRON: Final = "nanotron"
 PICOTRON: Final = "picotron"
@@ -75,7 +75,7 @@ def read_nanotron(path: Path) -> Reading:
     ledger = Ledger(read_document(path))
     axes = {axis: ledger.integer(f"parallelism.{axis}", least=1) or 1 for axis in ("dp", "pp", "tp")}
     axes["cp"] = ledger.integer("parallelism.context_parallel_size", least=1) or 1
-    precision = ledger.choice("model.dtype", DTYPES) or "bf16"
+    precision = ledger.choice("model.dtype", FORMATS) or "bf16"
     wide = ledger.flag("optimizer.accumulate_grad_in_fp32") is not False
     kept = "fp32" if wide else precision
     settings: dict[str, Any] = {
@@ -162,7 +162,7 @@ def read_picotron(path: Path) -> Reading:
     if ledger.flag("distributed.use_cpu"):
         ledger.refuse("distributed.use_cpu", "asks for a run without GPUs", allowed="false")
     axes = {axis: ledger.integer(f"distributed.{axis}_size", least=1) or 1 for axis in ("dp", "pp", "cp", "tp")}
-    precision = ledger.choice("model.dtype", DTYPES) or "bf16"
+    precision = ledger.choice("model.dtype", FORMATS) or "bf16"
     changed = {
         field: ledger.integer(f"model.{key}", least=1)
         for key, field in (

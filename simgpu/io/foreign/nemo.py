@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import quantized
 from simgpu.io.foreign.document import Document, mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.nemo_models import other_model
 from simgpu.io.foreign.nemo_values import resolve
+from simgpu.io.foreign.number_formats import LIGHTNING
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import quantized
 
 KIND: Final = "nemo"
 _RENAMED: Final = {
@@ -55,7 +56,6 @@ _ADAPTED: Final = {
 }  # fmt: skip
 """Projections by the names of NeMo's adapters."""
 _SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
-_PRECISIONS: Final = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16", "32": "", "32-true": ""}
 _IDLE: Final = (
     "run", "exp_manager", "hydra", "defaults", "name", "restore_from_path", "s3_checkpointing", "trainer", "inference",
     "model.data", "model.tokenizer", "model.optim", "model.nsys_profile", "model.init_method_std",
@@ -181,10 +181,11 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
     if not ledger.flag("model.transformer_engine") and ledger.flag("model.use_flash_attention"):
         switch("use-flash-attn", "use_flash_attention", True)
     word = str(ledger.get("trainer.precision") or ledger.get("model.precision") or "32").lower()
-    if word not in _PRECISIONS:
-        ledger.refuse("trainer.precision", "is not simulated", allowed=", ".join(_PRECISIONS))
-    if _PRECISIONS[word]:
-        keys[_PRECISIONS[word]], values[_PRECISIONS[word]] = "trainer.precision", True
+    if word not in LIGHTNING or LIGHTNING[word][1] or LIGHTNING[word][0] == "fp8":  # torch_dtype_from_precision
+        allowed = "bf16, bf16-mixed, 16, 16-mixed, 32, 32-true"
+        ledger.refuse("trainer.precision", "NeMo finds no format in it for Megatron's models", allowed=allowed)
+    if LIGHTNING[word][0] != "fp32":
+        keys[LIGHTNING[word][0]], values[LIGHTNING[word][0]] = "trainer.precision", True
     optimizer = ledger.text("model.optim.name") or "fused_adam"
     if optimizer in _SHARDED:
         switch("use-distributed-optimizer", "optim.name", True)

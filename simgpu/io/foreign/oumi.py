@@ -9,11 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import adapter_targets, quantized
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import DTYPES, adapter_targets, quantized, trainer_settings
+from simgpu.io.foreign.trainer import trainer_settings
 
 KIND: Final = "oumi"
 _TRAINERS: Final = ("trl_sft", "hf", "oumi")
@@ -24,7 +26,7 @@ _IDLE: Final = (
     "training.telemetry*", "training.performance", "training.profiler*", "training.use_peft",
     "training.try_resume_from_last_checkpoint", "peft.lora_alpha", "peft.lora_dropout", "peft.lora_bias",
     "peft.lora_task_type", "peft.bnb_4bit_*", "peft.q_lora_bits", "peft.use_bnb_4bit_compute_dtype", "fsdp.*",
-    "training.trainer_kwargs*",
+    "training.trainer_kwargs*", "training.include_performance_metrics", "training.dataloader_main_process_only",
 )  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def read_oumi(path: Path) -> Reading:
         fix = "give its DeepSpeed options as a DeepSpeed JSON"
         ledger.refuse("deepspeed.enable_deepspeed", "is not read from this file", fix=fix)
     settings = trainer_settings(ledger, "training.")
-    loaded = ledger.choice("model.torch_dtype_str", DTYPES) or "fp32"
+    loaded = ledger.choice("model.torch_dtype_str", FORMATS) or "fp32"
     mixed = ledger.choice("training.mixed_precision_dtype", {"none": None, "bf16": "bf16", "fp16": "fp16"})
     settings["model"] = ledger.text("model.model_name")
     settings["training.sequence_length"] = ledger.integer("model.model_max_length", least=1)

@@ -104,6 +104,9 @@ class _Count:
             total = self._integer("launcher", "world_size")  # composer
             if total is not None:
                 return total, nodes
+            script, *rest = self.line.script, *self.line.arguments
+            if self.line.launcher == "torchrun" and self._is_variable(script) and rest and rest[0].endswith(".py"):
+                self.open = script  # options that stand nowhere
             each = self._visible() if self.line.launcher != "torchrun" else 1
         elif per_node[1] in _ALL:
             each = self._visible() or self._variable(*_GPUS_OF_A_NODE)

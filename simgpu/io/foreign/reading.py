@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from simgpu.errors import printable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -24,8 +26,14 @@ class Reading:
         Ranks of the job, where the file tells.
     used, idle, unknown : tuple of str
         Keys that became settings, keys without effect on time and memory, keys not understood.
+    near : mapping of str to str
+        Keys that were probably meant, by keys that are not understood.
+    matched : mapping of str to value
+        What Transformers compares between a DeepSpeed file and Trainer arguments, by DeepSpeed's keys.
     open : mapping of str to str
         Fields that the file leaves to others (``"auto"``, flags without value), with the words it uses.
+    written : mapping of str to str
+        Files that a script writes before it starts the job, by name, with their text.
     notes : tuple of str
         What a reader of the scenario should know.
     """
@@ -37,5 +45,14 @@ class Reading:
     used: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    near: Mapping[str, str] = field(default_factory=dict)
+    matched: Mapping[str, Any] = field(default_factory=dict)
     open: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def not_understood(self) -> str:
+        """Keys that are not understood, each with the one that was probably meant; empty where there are none."""
+        told = (f" (did you mean {self.near[key]}?)" if key in self.near else "" for key in self.unknown)
+        return printable(", ".join(key + meant for key, meant in zip(self.unknown, told, strict=True)))

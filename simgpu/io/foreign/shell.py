@@ -1,9 +1,9 @@
 """Shell scripts as the commands they would run: read, never run.
 
 Variables, ``${NAME:-default}``, ``${NAME:+word}``, arrays and their lengths, whole-number arithmetic, quotes and line
-continuations are expanded, and of an ``if`` that the script itself decides the branch that runs. What would have to be
-run to be known (command substitutions, positional parameters, other conditions) stays as it is written; a reader that
-needs such a value refuses it by name.
+continuations are expanded, and of an ``if`` that the script itself decides the branch that runs; its own folder is
+``.``, and loops over its arguments do not run. What would have to be run to be known (command substitutions, positional
+parameters, other conditions) stays as it is written; a reader that needs such a value refuses it by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
 from simgpu.io.foreign.shell_branches import Branches, decided, joined
-from simgpu.io.foreign.shell_words import JOINTS, Word, statements, without_heredocs
+from simgpu.io.foreign.shell_heredocs import WRITES, HereDocument, cut_heredocs
+from simgpu.io.foreign.shell_start import own_folder, slurm_variables
+from simgpu.io.foreign.shell_words import JOINTS, Word, split_words, statements
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\+?=)(.*)", re.DOTALL)
 _REFERENCE: Final = re.compile(
@@ -24,19 +26,13 @@ _REFERENCE: Final = re.compile(
     r"|\$\{([A-Za-z_]\w*|\d+)(\[[@*]\])?(?:(:?[-=+?])([^{}]*))?\}"  # ${a}, ${a[@]}, ${a:-b}
     r"|\$([A-Za-z_]\w*|\d)"  # $a
 )
+_POSITIONAL: Final = re.compile(r"\$[1-9]|\$\{[1-9]\d*\}")
 _DEEPEST: Final = 4  # commands in the texts of others
 _MOST_WORDS, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a variable: one that doubles itself line by line would fill the memory. A larger one stays as it is written."""
 _CONTROL: Final = ("for", "while", "until", "case", "select", "function")
 _CLOSING: Final = ("fi", "done", "esac", "}")
 _INSIDE: Final = ("then", "else", "do", "{")
-_SBATCH: Final = re.compile(r"^#SBATCH\s+(?:(--[\w-]+)[=\s]+|(-[Nn])[=\s]*)(\S+)", re.MULTILINE)
-_SLURM: Final = {
-    "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "-N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "--gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"), "--ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-    "--gres": ("SLURM_GPUS_ON_NODE",), "-n": ("SLURM_NTASKS",), "--ntasks": ("SLURM_NTASKS",),
-}  # fmt: skip
-"""Variables of a Slurm job by the option of ``sbatch`` that decides them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +46,10 @@ class Command:
         Assignments in front of it, and the variables exported before.
     variables : mapping
         All that is set before, exported or not, Slurm's by ``#SBATCH`` lines too.
+    positional : bool
+        Whether a condition before it was decided as in a start of the script without arguments.
+    written : mapping of str to str
+        Files that the script writes before it, by name, with their text.
     left_out : tuple of str
         Words that it may have besides, which an ``if`` adds to a variable of it, and the script does not decide.
     """
@@ -57,6 +57,8 @@ class Command:
     words: tuple[str, ...]
     environment: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    positional: bool = False
+    written: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
@@ -66,6 +68,9 @@ class _State:
     exported: dict[str, None] = field(default_factory=dict)
     branches: Branches = field(default_factory=Branches)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+    texts: list[HereDocument] = field(default_factory=list)
+    written: dict[str, str] = field(default_factory=dict)
+    positional: bool = False
     depth: int = 0
 
 
@@ -87,14 +92,10 @@ def read_commands(text: str) -> list[Command]:
     >>> read_commands(script)[0].words
     ('torchrun', '--nproc_per_node=8', 'train.py', '--bf16', 'True')
     """
-    state = _State()
-    for long, short, value in _SBATCH.findall(text):
-        for name in _SLURM.get(long or short, ()):
-            number = value.rpartition(":")[2]  # gpu:a100:8
-            if number.isdigit():
-                state.values[name] = [number]
+    state = _State(values=slurm_variables(text))
     commands: list[Command] = []
-    _walk(statements(without_heredocs(text)), state, commands)
+    script, state.texts = cut_heredocs(own_folder(text))
+    _walk(statements(script), state, commands)
     return commands
 
 
@@ -125,13 +126,28 @@ def _joint(words: list[Word]) -> str:
 
 
 def _condition(words: list[Word], state: _State) -> bool | None:
-    return decided([_join(list(word.pieces), state) for word in words])
+    expanded = [_join(list(word.pieces), state) for word in words]
+    found = decided(expanded)
+    if found is None:  # as if it were started without arguments
+        found = decided(["0" if word == "$#" else "" if _POSITIONAL.fullmatch(word) else word for word in expanded])
+        state.positional = state.positional or found is not None
+    return found
+
+
+def _without_arguments(words: list[Word], state: _State) -> bool:
+    """Whether a loop goes through the script's arguments, of which there are none here."""
+    texts = [word.text for word in words]
+    over = texts[0] == "for" and set(texts[3:]) <= {"$@", "$*"} and texts[2:3] == ["in"] and len(texts) > 3
+    over = over or texts[:2] == ["while", "getopts"]
+    if over:
+        state.positional = True
+    return over or (texts[0] == "while" and _condition(words[1:], state) is False)
 
 
 def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
     first, branches = words[0].text, state.branches
     if first in _CONTROL or (len(words) > 1 and words[1].text == "()") or first.endswith("()"):
-        branches.enter(None)
+        branches.enter(False if _without_arguments(words, state) else None)
         return
     if first in _CLOSING:
         branches.leave()
@@ -145,6 +161,11 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
     if branches.runs is False:
         return
     if first in ("[[", "[", "test"):
+        return
+    if first == WRITES and len(words) == 3 and words[1].text.isdecimal() and int(words[1].text) < len(state.texts):
+        document = state.texts[int(words[1].text)]
+        name = "".join(_expand(words[2], state))
+        state.written[name] = _substitute(document.text, state) if document.expanded else document.text
         return
     if first in ("export", "declare", "readonly", "local"):
         for word in words[1:]:
@@ -183,6 +204,8 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
                     words=tuple(expanded),
                     environment=environment,
                     variables=variables,
+                    positional=state.positional,
+                    written=dict(state.written),
                     left_out=tuple(extra),
                 )
             )
@@ -234,13 +257,12 @@ def _expand(word: Word, state: _State) -> list[str]:
     array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.text)
     if array and array[1] in state.values:
         parts = list(state.values[array[1]])
-        return parts if word.quoted_first else [piece for part in parts for piece in part.split()]
+        return parts if word.quoted_first else [piece for part in parts for piece in split_words(part)]
     result: list[str] = []
     glued = False
     for text, quote in word.pieces:
         plain = text if quote == "'" else _substitute(text, state)
-        unknown = "$(" in plain or "`" in plain  # what a command would print: its words are not ours
-        parts = plain.split() if quote == "" and plain != text and not unknown else [plain]
+        parts = split_words(plain) if quote == "" and plain != text else [plain]
         if not parts:
             continue
         if glued and result:

@@ -10,6 +10,21 @@ JOINTS: Final = ("&&", "||")
 """What joins two commands of which the second may not run."""
 
 
+_PARENTHESES: Final = r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+_VALUE_WORD: Final = re.compile(rf"(?:\${_PARENTHESES}|`[^`]*`|\S)+")
+
+
+def split_words(text: str) -> list[str]:
+    """Split a variable's value at blanks; what a command would print stays one word, for nobody knows its words.
+
+    Examples
+    --------
+    >>> split_words("--n $(python -c 'print(8)') --m `nproc --all`")
+    ['--n', "$(python -c 'print(8)')", '--m', '`nproc --all`']
+    """
+    return _VALUE_WORD.findall(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """A word: its raw text, and pieces with the quote that each stood in."""
@@ -28,12 +43,14 @@ class Word:
         return bool(self.pieces) and self.pieces[0][1] != ""
 
 
-def statements(text: str) -> list[list[Word]]:
+def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]:
     """Cut a script into words, and words into statements; redirections are left out, ``&&`` and ``||`` are statements.
 
     Parameters
     ----------
     text : str
+    unclosed : list of int, optional
+        Gets the positions of quotes that are never closed.
 
     Returns
     -------
@@ -75,7 +92,7 @@ def statements(text: str) -> list[list[Word]]:
         elif character in "()":
             position += 1
         else:
-            word, position = _word(text, position)
+            word, position = _word(text, position, unclosed)
             if word.text.isdigit() and text[position : position + 1] in ("<", ">"):
                 continue  # 2> of a redirection
             if text[position : position + 1] == "(" and word.text.endswith("="):
@@ -90,7 +107,7 @@ def statements(text: str) -> list[list[Word]]:
     return [*found, current] if current else found
 
 
-def _word(text: str, position: int) -> tuple[Word, int]:
+def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, int]:
     pieces: list[tuple[str, str]] = []
     while position < len(text):
         character = text[position]
@@ -103,13 +120,17 @@ def _word(text: str, position: int) -> tuple[Word, int]:
             position += 2
         elif character == "'":
             end = text.find("'", position + 1)
-            end = len(text) if end < 0 else end
+            if end < 0:
+                end = len(text)
+                _keep(unclosed, position)
             pieces.append((text[position + 1 : end], "'"))
             position = end + 1
         elif character == '"':
             end = position + 1
             while end < len(text) and text[end] != '"':
                 end += 2 if text[end] == "\\" else 1
+            if end >= len(text):
+                _keep(unclosed, position)
             pieces.append((text[position + 1 : end].replace("\\\n", "").replace('\\"', '"'), '"'))
             position = end + 1
         elif character == "`" or text.startswith(("$(", "${"), position):
@@ -128,6 +149,11 @@ def _word(text: str, position: int) -> tuple[Word, int]:
     return Word(pieces=tuple(pieces)), position
 
 
+def _keep(unclosed: list[int] | None, position: int) -> None:
+    if unclosed is not None:
+        unclosed.append(position)
+
+
 def _closing(text: str, position: int) -> int:
     if text[position] == "`":
         end = text.find("`", position + 1)
@@ -144,22 +170,3 @@ def _closing(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     end = text.find("\n", position)
     return len(text) if end < 0 else end
-
-
-def without_heredocs(text: str) -> str:
-    r"""Leave out the texts that a script writes into files or feeds to commands.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> without_heredocs("cat <<EOF > x\na\nEOF\nls")
-    'cat  > x\nls'
-    """
-    return re.sub(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?\n\s*\2[ \t]*(?=\n|$)", r"\3", text, flags=re.DOTALL)

@@ -18,19 +18,22 @@ from simgpu.io.foreign.accelerate import ROTATE_METHODS
 from simgpu.io.foreign.dimensions import dimensions
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
-_OPTIMIZERS: Final = {"adam": "adamw", "adamw": "adamw"}
+_OPTIMIZERS: Final = ("Adam", "AdamW")
+_FORMATS: Final = {word: FORMATS[word] for word in ("bfloat16", "float32")}
 DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
 _IDLE: Final = (
     "job", "profiling", "metrics", "lr_scheduler", "checkpoint", "validation", "comm", "experimental.custom_*", "debug",
     "optimizer.lr", "optimizer.eps", "optimizer.beta*", "optimizer.weight_decay", "optimizer.early_step_in_backward",
     "training.dataset*", "training.steps", "training.max_norm", "training.warmup_steps", "training.seed",
-    "training.deterministic", "training.gc_*", "training.data_parallel_type", "model.hf_assets_path",
+    "training.deterministic", "training.gc_*", "training.data_parallel_type", "dataset", "model.hf_assets_path",
     "model.tokenizer_path",
     "model.norm_type", "model.print_after_conversion", "model.tokenizer_*", "float8.*", "quantize.*", "mx.*",
     "activation_checkpoint.*", "compile.*", "fault_tolerance", "memory_estimation", "parallelism.disable_loss_parallel",
@@ -91,7 +94,7 @@ def read_torchtitan(path: Path) -> Reading:
     settings: dict[str, Any] = {
         "model": model,
         "training.sequence_length": ledger.integer("training.seq_len", least=1) or 2048,
-        "training.optimizer": ledger.choice("optimizer.name", _OPTIMIZERS) or "adamw",
+        "training.optimizer": _optimizer(ledger),
         "training.dropout": 0.0,
         "parallel.tp": tp,
         "parallel.pp": pp,
@@ -163,6 +166,13 @@ def flavors() -> Iterator[tuple[str, str, dict[str, Any] | str]]:
         yield row["name"], row["flavor"], sizes
 
 
+def _optimizer(ledger: Ledger) -> str:
+    name = ledger.text("optimizer.name") or _OPTIMIZERS[1]
+    if name.lower() not in (known.lower() for known in _OPTIMIZERS):
+        ledger.refuse("optimizer.name", "is not known here", allowed=", ".join(_OPTIMIZERS))
+    return str(optimizer(name, ledger, "optimizer.name")["training.optimizer"])
+
+
 def _layers(model: dict[str, Any] | str | None) -> int | None:
     from simgpu.workload.bundled import bundled_model, bundled_models
 
@@ -176,6 +186,8 @@ def _layers(model: dict[str, Any] | str | None) -> int | None:
 def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
     replicate = ledger.integer(f"{block}.data_parallel_replicate_degree", least=1) or 1
     shard = ledger.integer(f"{block}.data_parallel_shard_degree", least=-1)
+    if shard is None:
+        shard = ledger.integer(f"{block}.data_parallel_degree", least=-1)  # the name of 2024
     shard = -1 if shard is None else shard
     if ledger.flag("training.enable_cpu_offload"):
         offload: dict[str, Any] = {"fsdp.cpu_offload": True}
@@ -199,7 +211,7 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
         if shard > 0:
             found["fsdp.shard_size"] = shard
         else:
-            ledger.open["fsdp.shard_size"] = f"data_parallel_shard_degree -1: what {replicate} replicas leave"
+            ledger.open["sharded_replicas"] = str(replicate)  # each has what they leave of the GPUs
     return found
 
 
@@ -237,8 +249,8 @@ def _compiled(ledger: Ledger) -> bool:
 
 def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
     """FSDP gathers in bf16 and reduces in fp32; fp8 with scales from a pass over each tensor (pytorch/ao)."""
-    param = (ledger.text("training.mixed_precision_param") or "bfloat16").lower()
-    reduce = (ledger.text("training.mixed_precision_reduce") or "float32").lower()
+    param = ledger.choice("training.mixed_precision_param", _FORMATS) or "bf16"
+    reduce = ledger.choice("training.mixed_precision_reduce", _FORMATS) or "fp32"
     converters = ledger.get("model.converters")
     listed = converters if isinstance(converters, list) else str(converters or "").split(",")
     fp8 = any("float8" in str(name) or "quantize" in str(name) for name in listed) or ledger.flag(
@@ -246,22 +258,17 @@ def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
     )
     if any("mx" in str(name) for name in listed):
         ledger.refuse("model.converters", "is not simulated: MX formats", allowed="float8")
-    if param not in ("bfloat16", "float32") or reduce not in ("bfloat16", "float32"):
-        ledger.refuse("training.mixed_precision_param", "is not known", allowed="bfloat16, float32")
     if fp8:
         for name in ("float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.enable_fsdp_float8_all_gather"):
             if ledger.flag(name):
                 ledger.note(f"{name} is not simulated: weights are gathered in bf16")
-    precision = "fp8" if fp8 else "bf16" if param == "bfloat16" else "fp32"
+    precision = "fp8" if fp8 else param
     settings: dict[str, Any] = {"training.precision": precision}
-    stored = (ledger.text("training.dtype") or "float32").lower()
-    if stored not in ("bfloat16", "float32"):
-        ledger.refuse("training.dtype", "is not known", allowed="bfloat16, float32")
-    if stored == "bfloat16":
+    if ledger.choice("training.dtype", _FORMATS) == "bf16":
         settings |= {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
         ledger.note("training.dtype bfloat16: the moments are in bf16 there and in fp32 here")
     if precision != "fp32":
-        settings["training.reduce_dtype"] = "fp32" if reduce == "float32" else "bf16"
+        settings["training.reduce_dtype"] = reduce
     if compiled:
         settings["software"] = "compile"
     elif fp8:

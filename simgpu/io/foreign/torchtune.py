@@ -11,10 +11,11 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import adapter_targets, quantized
 from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import DTYPES, adapter_targets, quantized
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtune"
@@ -73,7 +74,7 @@ def read_torchtune(path: Path) -> Reading:
     _refuse(ledger)
     alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
-    precision = ledger.choice("dtype", DTYPES) or "fp32"
+    precision = ledger.choice("dtype", FORMATS) or "fp32"
     reshard = ledger.flag("fsdp_reshard_after_forward")
     settings: dict[str, Any] = {
         "model": re.sub(r"^q?lora_", "", component),

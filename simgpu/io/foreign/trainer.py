@@ -9,18 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import lora
+from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer_keys import IDLE
 
 KIND: Final = "trainer"
-LORA_RANK: Final = 16  # huggingface/trl trl/trainer/model_config.py, lora_r
-DTYPES: Final = {
-    "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "half": "fp16", "float32": "fp32",
-    "fp32": "fp32", "float": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.float32": "fp32",
-}  # fmt: skip
 SEQUENCES: Final = (
     "model_max_length", "max_seq_length", "max_seq_len", "max_length", "cutoff_len", "block_size", "seq_length",
     "sequence_len",
@@ -29,31 +28,11 @@ _MODELS: Final = ("model_name_or_path", "model_name", "pretrained_model_name_or_
 _FUSED: Final = ("flash", "sdpa", "fa2", "fa3", "flex", "xformers", "true", "unsloth")
 """Parts of the words for attention in one kernel; names of kernels on the hub hold one of them."""
 _UNFUSED: Final = ("eager", "disabled", "math")
-_ADAPTED: Final = ("use_peft", "use_lora", "lora_enable")  # Transformers' examples, others, LLaVA
+_ATTENTION: Final = ("attn_implementation", "flash_attn", "model_init_kwargs.attn_implementation")
+_LIGER: Final = ("use_liger_kernel", "use_liger", "enable_liger_kernel")  # Trainer, TRL of 2025, LLaMA-Factory
+_RECOMPUTE: Final = ("gradient_checkpointing", "activation_checkpointing")
+"""The latter is the name since Transformers 5."""
 _UNDECIDED: Final = ("auto", "false", "none")
-IDLE: Final = (
-    "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "output_dir", "overwrite_output_dir", "do_*",
-    "save_steps", "eval_steps", "logging_steps", "eval_accumulation_steps", "checkpointing_steps", "validation_steps",
-    "num_warmup_steps", "save_strategy", "eval_strategy", "evaluation_strategy", "logging_strategy",
-    "learning_rate", "lr*", "weight_decay", "adam_*", "warmup_*", "num_train_epochs",
-    "num_epochs", "logging_*", "save_*", "eval_*", "evals_per_epoch", "report_to", "run_name", "seed", "data_seed",
-    "dataloader_*", "remove_unused_columns", "max_grad_norm", "hub_*", "push_to_hub", "resume_from_checkpoint",
-    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "dataset*", "data_path", "train_file*",
-    "validation_file", "preprocessing_num_workers", "overwrite_cache", "max_samples", "cache_dir", "trust_remote_code",
-    "use_fast_tokenizer", "tokenizer*", "template", "stage", "lazy_preprocess", "ddp_timeout", "ddp_backend",
-    "local_rank", "log_level*", "lora_alpha", "lora_dropout", "plot_loss", "per_device_eval_batch_size",
-    "per_gpu_eval_batch_size", "val_size", "gradient_checkpointing_kwargs*", "use_auth_token", "token", "streaming",
-    "disable_tqdm", "group_by_length", "length_column_name", "use_cache", "conv_template", "model_revision",
-    "low_cpu_mem_usage", "include_*", "skip_memory_metrics", "torch_empty_cache*", "model_type", "config_overrides",
-    "keep_linebreaks", "fp16_opt_level", "fp16_backend", "half_precision_backend", "fp16_full_eval", "bf16_full_eval",
-    "optim_args", "optim_target_modules", "neftune_noise_alpha", "padding_side", "full_determinism", "log_*", "wandb_*",
-    "rope_scaling", "ignore_data_skip", "label_*", "chat_template", "lora_task_type", "lora_bias", "bias", "use_rslora",
-    "use_dora", "bnb_4bit_*", "gradient_clipping", "dataset_text_field", "completion_only_loss", "assistant_only_loss",
-    "packing", "sample_packing", "eval_packing", "train_on_inputs", "max_steps", "use_reentrant",
-    "average_tokens_across_devices", "prediction_loss_only", "revision", "ray_*", "_comment",
-    "restore_callback_states_from_checkpoint", "use_mps_device", "jit_mode_eval", "past_index", "project",
-    "model_init_kwargs.trust_remote_code", "model_init_kwargs.use_cache", "model_init_kwargs.revision",
-)  # fmt: skip
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -122,7 +101,8 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     micro = ledger.integer(f"{at}per_device_train_batch_size", least=1)
     if micro is None:
         micro = ledger.integer(f"{at}per_gpu_train_batch_size", least=1)
-    checkpointing = ledger.flag(f"{at}gradient_checkpointing")
+    _machines(ledger, at)
+    checkpointing = next((flag for name in _RECOMPUTE if (flag := ledger.flag(f"{at}{name}")) is not None), None)
     settings: dict[str, Any] = {
         "model": next((name for key in _MODELS if (name := ledger.text(f"{at}{key}"))), None),
         "training.micro_batch_size": micro,
@@ -140,12 +120,21 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     settings |= _sharding(ledger, at)
     if ledger.flag(f"{at}accelerator_config.gradient_accumulation_kwargs.sync_each_batch"):
         settings["fsdp.no_sync"] = False
-    _named_deepspeed(ledger, at)
+    settings |= _matched(ledger, at, settings)
     _loaded(ledger, at)
-    if ledger.flag(f"{at}use_liger_kernel") or ledger.flag(f"{at}enable_liger_kernel"):
+    liger = [ledger.flag(f"{at}{name}") for name in _LIGER]
+    if any(liger):
         ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
     ledger.idle(*(f"{at}{name}" for name in IDLE))
     return settings
+
+
+def _machines(ledger: Ledger, at: str) -> None:
+    for name in ("use_cpu", "no_cuda"):
+        if ledger.flag(f"{at}{name}"):
+            ledger.refuse(f"{at}{name}", "asks for a run without GPUs", allowed="false")
+    if ledger.flag(f"{at}auto_find_batch_size"):
+        ledger.note("auto_find_batch_size halves the micro-batch until it fits; the one that is given is simulated")
 
 
 def precision(ledger: Ledger, at: str) -> str | None:
@@ -164,47 +153,6 @@ def precision(ledger: Ledger, at: str) -> str | None:
     return "tf32" if ledger.flag(f"{at}tf32") else None
 
 
-def lora(ledger: Ledger, at: str) -> dict[str, Any]:
-    """Read adapters, and the 4- or 8-bit weights below them."""
-    settings: dict[str, Any] = {}
-    rank = ledger.integer(f"{at}lora_rank", least=1) or ledger.integer(f"{at}lora_r", least=1)
-    given = [flag for name in _ADAPTED if (flag := ledger.flag(f"{at}{name}")) is not None]
-    wanted = given[0] if given else None
-    targets = ledger.names(f"{at}lora_target_modules") or ledger.names(f"{at}lora_target")
-    if rank is None and wanted:
-        rank = LORA_RANK
-        ledger.note(f"the rank of the adapters is not given: {LORA_RANK}, TRL's default")
-    if rank is not None and wanted is not False:
-        settings["training.lora"] = {"rank": rank, **adapter_targets(ledger, targets)}
-    bits = ledger.integer(f"{at}quantization_bit") or (
-        4 if ledger.flag(f"{at}load_in_4bit") else 8 if ledger.flag(f"{at}load_in_8bit") else None
-    )
-    if bits:
-        quantized(ledger, bits)
-    return settings
-
-
-def adapter_targets(ledger: Ledger, targets: list[str]) -> dict[str, list[str]]:
-    """Return the projections that get adapters, as a scenario names them; those it does not know are said."""
-    if not targets or any(name.lower() in ("all", "all-linear", "all_linear") for name in targets):
-        return {"targets": ["all-linear"]}
-    known = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    aliases = {"output_proj": "o_proj", "w1": "gate_proj", "w3": "up_proj", "w2": "down_proj", "wq": "q_proj"}
-    names = [aliases.get(name, name) for name in targets]
-    other = [name for name in names if name not in known]
-    if other:
-        ledger.note(f"adapters on {', '.join(other)} are not simulated")
-    return {"targets": [name for name in names if name in known] or ["all-linear"]}
-
-
-def quantized(ledger: Ledger, bits: int) -> None:
-    """Say what becomes of weights in fewer than 16 bits."""
-    ledger.note(
-        f"the {bits}-bit weights are simulated in 16 bits: {16 // bits} times their memory and traffic, and no time to "
-        "unpack them"
-    )
-
-
 def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     key = f"{at}optim" if ledger.text(f"{at}optim") else f"{at}optimizer"
@@ -213,7 +161,8 @@ def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
         settings |= optimizer(name, ledger, key)
     if ledger.flag(f"{at}adafactor"):
         settings["training.optimizer"] = "adafactor"
-    attention = _attention(ledger, f"{at}attn_implementation") or _attention(ledger, f"{at}flash_attn")
+    found = [_attention(ledger, f"{at}{key}") for key in _ATTENTION]
+    attention = next((kind for kind in found if kind is not None), None)
     if ledger.flag(f"{at}use_flash_attn") or ledger.flag(f"{at}use_flash_attention_2"):
         attention = "flash"
     compiled = ledger.flag(f"{at}torch_compile")
@@ -270,8 +219,8 @@ def _loaded(ledger: Ledger, at: str) -> None:
     """Leave open which format weights are loaded in: it counts where nothing keeps them in fp32 beside."""
     for key in ("torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype"):
         word = (ledger.text(f"{at}{key}") or "").lower()
-        if word in DTYPES:
-            ledger.open["loaded_dtype"] = DTYPES[word]
+        if word in FORMATS:
+            ledger.open["loaded_dtype"] = FORMATS[word]
         elif word == "auto" or f"{at}{key}" in ledger.open:
             ledger.note(
                 f"{key}: auto loads weights in the format that they were published in; fp32 is simulated: "
@@ -279,7 +228,20 @@ def _loaded(ledger: Ledger, at: str) -> None:
             )
 
 
-def _named_deepspeed(ledger: Ledger, at: str) -> None:
-    named = ledger.text(f"{at}deepspeed") or ledger.text(f"{at}deepspeed_config")
-    if named is not None and named.lower() not in ("false", "true", "none"):
-        ledger.open["deepspeed_config_file"] = named
+def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Note a DeepSpeed file that is named, and what it must say too; return Trainer's defaults of the batch."""
+    given = ledger.text(f"{at}deepspeed")
+    named = given or ledger.text(f"{at}deepspeed_config")
+    if named is None or named.lower() in ("false", "true", "none"):
+        ledger.matched = trainer_values(ledger, at, complete=False)
+        return {}
+    ledger.open["deepspeed_config_file"] = named
+    complete = given is not None and (not at or settings["training.micro_batch_size"] is not None)
+    ledger.matched = trainer_values(ledger, at, complete=complete)
+    if not complete:
+        return {}
+    return {
+        field: DEFAULTS[key]
+        for field, key in (("training.micro_batch_size", MICRO), ("training.gradient_accumulation", STEPS))
+        if settings[field] is None
+    }
