@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simgpu.break_even import warn_of_slower
 from simgpu.config import load_scenario
 from simgpu.config.case import Case
-from simgpu.config.cluster_request import ClusterRequest, request_cluster
-from simgpu.config.collective_table import read_collective_table
-from simgpu.config.sizes import parse_ranks, parse_sizes
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.dtypes import DType
 from simgpu.engine import paused_collector, play
@@ -21,8 +18,6 @@ from simgpu.fold import fold as fold_program
 from simgpu.hardware.computer import host_memory_bytes, host_ranks
 from simgpu.lower.perturbation import perturbed
 from simgpu.lower.recompute import recomputed_share
-from simgpu.metrics.collective_errors import TableErrors, price_table
-from simgpu.metrics.collective_sweep import CollectiveSweep, sweep_collective
 from simgpu.metrics.critical_path import critical_path
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.loading import loading_memory
@@ -37,6 +32,10 @@ from simgpu.remedies import launch_remedies, memory_remedies
 from simgpu.timeline import Timeline
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.frozen import spared_flops
+
+if TYPE_CHECKING:
+    from simgpu.metrics.collective_errors import TableErrors
+    from simgpu.metrics.collective_sweep import CollectiveSweep
 
 REMEDY_SPANS = 200_000
 """Larger runs are not repeated to try remedies: a second of play each, about."""
@@ -69,7 +68,8 @@ def report_case(case: Case, *, fold: bool = True) -> Report:
     -------
     Report
     """
-    return summarize(play_case(case, fold=fold), facts(case))
+    with paused_collector():
+        return summarize(play_case(case, fold=fold), facts(case))
 
 
 def simulate(case: Case, *, fold: bool = True) -> Report:
@@ -184,6 +184,10 @@ def collective(
     >>> row.algorithm, row.source, 430 < row.busbw_gb_per_s < 480
     ('nvls', 'measured', True)
     """
+    from simgpu.config.cluster_request import ClusterRequest, request_cluster  # who simulates a step needs none of it
+    from simgpu.config.sizes import parse_ranks, parse_sizes
+    from simgpu.metrics.collective_sweep import sweep_collective
+
     cluster = request_cluster(ClusterRequest(topology=topology, nodes=nodes, gpus=gpus, fabric=fabric, links=links))
     members = (
         parse_ranks(ranks) if isinstance(ranks, str) else tuple(range(cluster.world_size) if ranks is None else ranks)
@@ -213,7 +217,11 @@ def collective_table(path: str | Path, *, topology: str | None = None, nccl: Ncc
     ScenarioError
         When the file is no such table.
     """
+    from simgpu.metrics.collective_errors import price_table
+
     if topology is None:
+        from simgpu.config.collective_table import read_collective_table
+
         table = read_collective_table(Path(path))
     else:
         from simgpu.config.collective_log import read_collective_log

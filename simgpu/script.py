@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar, overload
+from typing import Final, NamedTuple, overload
 
 from simgpu.program import Alloc, Compute, Free, Instruction, Issue, Record, Wait
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,66 +175,6 @@ def as_written(instructions: Sequence[Instruction], position: int) -> Instructio
         return instructions[position]
     piece = instructions.piece(position)
     return piece.items[position - piece.first]
-
-
-def as_placed(instructions: Sequence[Instruction]) -> tuple[list[Instruction], list[int]]:
-    """Return the instructions as they stand in their pieces, and the microbatch that each works on here; -1 for none.
-
-    Examples
-    --------
-    >>> as_placed((Record(1), Compute(name="a", kernels=(), duration_ns=1, phase="forward", microbatch=3)))[1]
-    [-1, 3]
-    """
-    found: list[Instruction] = []
-    microbatches: list[int] = []
-    for _, items, use in pieces_of(instructions):
-        found += items
-        if use is None:
-            microbatches += [getattr(item, "microbatch", -1) for item in items]
-        else:
-            microbatches += [use.microbatch] * len(items)
-    return found, microbatches
-
-
-def each(instructions: Sequence[Instruction], find: Callable[[Instruction], Found]) -> list[Found]:
-    """Return what a function finds for each instruction; it is asked once for those of a block, as they stand there.
-
-    Examples
-    --------
-    >>> each((Record(1), Record(2)), lambda item: item.event)
-    [1, 2]
-    """
-    if not isinstance(instructions, Script):
-        return [find(item) for item in instructions]
-    found: list[Found] = []
-    known: dict[int, list[Found]] = {}
-    for _, items, use in instructions.pieces:
-        if use is None:
-            found += [find(item) for item in items]
-            continue
-        if id(use.block) not in known:
-            known[id(use.block)] = [find(item) for item in items]
-        found += known[id(use.block)]
-    return found
-
-
-def recorded(instructions: Sequence[Instruction]) -> dict[int, int]:
-    """Return where each event is recorded: event -> position; blocks are looked at once.
-
-    Examples
-    --------
-    >>> recorded((Record(7), Wait(7), Record(8)))
-    {7: 0, 8: 2}
-    """
-    found: dict[int, int] = {}
-    known: dict[int, list[tuple[int, int]]] = {}
-    for first, items, use in pieces_of(instructions):
-        here = known.get(id(items))
-        if here is None:
-            here = known[id(items)] = [(item.event, i) for i, item in enumerate(items) if isinstance(item, Record)]
-        shift = 0 if use is None else use.event
-        found.update((event + shift, first + position) for event, position in here)
-    return found
 
 
 def distinct(instructions: Sequence[Instruction]) -> Iterator[Instruction]:

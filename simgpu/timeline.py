@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simgpu.program import Instruction, Program, TransferKey
 
+Found = TypeVar("Found")
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
@@ -42,6 +44,10 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.rank)
+
+    def take(self, rows: Int64) -> Spans:
+        """Return some of the rows."""
+        return Spans(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,7 +99,7 @@ class Timeline:
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
     steady: bool  # two successive periods agreed
-    _first: list[Int64] = field(default_factory=list, repr=False)  # first row of every stream, once asked for
+    _derived: dict[Callable[[Timeline], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def window_ns(self) -> tuple[int, int]:
@@ -116,12 +122,64 @@ class Timeline:
         """
         if stream not in self.streams:
             raise KeyError(stream)
-        width = len(self.streams)
-        if not self._first:
-            key = self.spans.rank * width + self.spans.stream
-            self._first.append(np.searchsorted(key, np.arange(len(self.program.ranks) * width + 1)))
-        wanted = rank * width + self.streams.index(stream)
-        return range(int(self._first[0][wanted]), int(self._first[0][wanted + 1]))
+        first = self.derived(first_rows)
+        wanted = rank * len(self.streams) + self.streams.index(stream)
+        return range(int(first[wanted]), int(first[wanted + 1]))
+
+    def derived(self, find: Callable[[Timeline], Found]) -> Found:
+        """Return what a function finds in this Timeline; it is asked once, and the answer kept with the Timeline.
+
+        An answer that names the Timeline itself would keep both alive until Python's collector comes by.
+        """
+        if find not in self._derived:
+            self._derived[find] = find(self)
+        return self._derived[find]  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[tuple[int, Instruction]]:
         return ((row, self.instruction(row)) for row in range(len(self.spans)))
+
+
+def first_rows(timeline: Timeline) -> Int64:
+    """Return the first row of every stream of every rank, one after the other, and the end of the last.
+
+    Parameters
+    ----------
+    timeline : Timeline
+
+    Returns
+    -------
+    (ranks x streams + 1,) int64
+
+    Examples
+    --------
+    >>> import simgpu
+    >>> timeline = simgpu.play_case(simgpu.load_scenario("pipeline_ideal").cases[0])
+    >>> first = first_rows(timeline)
+    >>> int(first[0]), int(first[-1]) == len(timeline.spans)
+    (0, True)
+    """
+    spans, width = timeline.spans, len(timeline.streams)
+    key = spans.rank * width + spans.stream
+    return np.searchsorted(key, np.arange(len(timeline.program.ranks) * width + 1))
+
+
+def reported(timeline: Timeline) -> Timeline:
+    """Return a Timeline of the spans that reach into the reported step or touch it; all else stays as it is.
+
+    Most of a Timeline is steps before and after that one, which nothing that is said of the step depends on.
+
+    Parameters
+    ----------
+    timeline : Timeline
+
+    Examples
+    --------
+    >>> import simgpu
+    >>> timeline = simgpu.play_case(simgpu.load_scenario("zero_stages").cases[0])
+    >>> begin, end = timeline.window_ns
+    >>> bool((timeline.derived(reported).spans.end_ns >= begin).all())
+    True
+    """
+    spans, (begin, end) = timeline.spans, timeline.window_ns
+    rows = np.flatnonzero((spans.end_ns >= begin) & (spans.ready_ns <= end))
+    return replace(timeline, spans=spans if len(rows) == len(spans) else spans.take(rows))

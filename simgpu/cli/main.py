@@ -77,8 +77,11 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a traceback
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    with guarded():
-        app(prog_name="simgpu")
+    try:
+        with guarded():
+            app(prog_name="simgpu")
+    finally:
+        gc.freeze()  # what is left goes with the process; Python would look for cycles in all of it once more
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
+from simgpu.program import Communicator
+
 COMPUTE_CLASSES = ("gemm", "attention", "memory_bound", "recompute", "optimizer")
 AXES = ("tp", "cp", "ep", "pp", "dp")
 CLASSES = (
@@ -16,6 +18,22 @@ CLASSES = (
     "host",
 )
 """The accounting classes of DESIGN section 4, in the order reports show them."""
+
+
+def exposed(axis: str) -> str:
+    """Return the class of a wait for a transfer of an axis.
+
+    Examples
+    --------
+    >>> exposed("dp"), exposed("host")
+    ('exposed.dp', 'host')
+    """
+    return "host" if axis == "host" else f"exposed.{axis}"
+
+
+def late_class(communicator: Communicator) -> str:
+    """Return the class of a wait for a late member of a group."""
+    return "bubble" if communicator.spans_stages else "straggler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +83,12 @@ class Bar:
 class LazyBars(Sequence[Bar]):
     """Bars that are made when they are looked at: most runs are summed up and never drawn."""
 
-    make: Callable[[], tuple[Bar, ...]]
-    _made: tuple[Bar, ...] | None = None
+    make: Callable[[], Sequence[Bar]]
+    _made: Sequence[Bar] | None = None
 
     @property
-    def all(self) -> tuple[Bar, ...]:
-        """The bars themselves."""
+    def all(self) -> Sequence[Bar]:
+        """The bars themselves, as columns."""
         if self._made is None:
             self._made = self.make()
         return self._made
@@ -81,21 +99,21 @@ class LazyBars(Sequence[Bar]):
     @overload
     def __getitem__(self, index: int) -> Bar: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Bar, ...]: ...
-    def __getitem__(self, index: int | slice) -> Bar | tuple[Bar, ...]:
+    def __getitem__(self, index: slice) -> Sequence[Bar]: ...
+    def __getitem__(self, index: int | slice) -> Bar | Sequence[Bar]:
         return self.all[index]
 
     def __iter__(self) -> Iterator[Bar]:
         return iter(self.all)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.all == tuple(other)
+        return isinstance(other, Sequence) and tuple(self.all) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self.all)
+        return hash(tuple(self.all))
 
     def __repr__(self) -> str:
-        return repr(self.all)
+        return repr(tuple(self.all))
 
     def __reduce__(self) -> tuple[type[tuple[Bar, ...]], tuple[tuple[Bar, ...]]]:
-        return tuple, (self.all,)
+        return tuple, (tuple(self.all),)

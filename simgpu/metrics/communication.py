@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 
+from simgpu.metrics.instruction_table import TRANSFER, instruction_table
 from simgpu.metrics.limit import link_use
 from simgpu.metrics.report import TransferReport
 from simgpu.program import Collective, Instruction, Role, Send, TransferKey
-from simgpu.script import each, pieces_of
-from simgpu.timeline import Int64, Timeline
+from simgpu.timeline import Int64, Timeline, reported
 
-_CALLS: Final = frozenset({Collective, Send})
 RING_SHARES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """busbw = share x (n-1)/n x size / time; size / time for everything else (nccl-tests doc/PERFORMANCE.md)."""
 
@@ -33,23 +31,21 @@ def bus_bandwidth(kind: str, members: int, size_bytes: int, time_ns: float) -> f
 
 def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
     """One row per rank (class), communicator, kind and size, in order of first use within the reported step."""
-    program, spans = timeline.program, timeline.spans
-    begin, end = timeline.window_ns
+    program = timeline.program
     limits = _limiting_links(timeline)
-    calls = Calls(timeline)
-    seen: dict[tuple[int, str, TransferKey], tuple[int, int]] = {}  # how many, and how long in all
-    for rank in range(len(program.ranks)):
-        for stream in timeline.streams:
-            rows, which = calls.between(rank, stream, begin, end)
-            counts = np.bincount(which, minlength=len(calls.listed)).tolist()
-            durations = spans.end_ns[rows] - spans.start_ns[rows]
-            times = np.bincount(which, weights=durations, minlength=len(calls.listed)).tolist()
-            numbers, first = np.unique(which, return_index=True)
-            for number in numbers[np.argsort(first)].tolist():
-                name = rank, *calls.listed[number]
-                count, time = seen.get(name, (0, 0))
-                seen[name] = count + counts[number], time + int(times[number])
-    for (rank, communicator, key), (count, total_ns) in seen.items():
+    step = timeline.derived(reported)
+    calls = step.derived(step_calls)
+    length = step.spans.end_ns[calls.row] - step.spans.start_ns[calls.row]
+    pair = step.spans.rank[calls.row] * len(calls.listed) + calls.which
+    counts = np.bincount(pair)
+    times = np.bincount(pair, weights=length)
+    first = np.zeros(len(counts), np.int64)
+    first[pair[::-1]] = np.arange(len(pair))[::-1]  # of several, the last that is written stays
+    used = np.flatnonzero(counts)
+    for number in used[np.argsort(first[used])].tolist():
+        rank, which = divmod(number, len(calls.listed))
+        communicator, key = calls.listed[which]
+        count, total_ns = int(counts[number]), int(times[number])
         group = program.ranks[rank].groups[communicator]
         cost = program.transfers[group, key]
         mean = total_ns / count
@@ -74,12 +70,15 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
 def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     """Link that held each transfer for the longest time; only those held for most of their streaming time."""
     flows = timeline.flows
-    pairs, group = np.unique(np.stack([flows.transfer, flows.limit]), axis=1, return_inverse=True)
-    held_ns = np.zeros(pairs.shape[1], np.int64)
-    np.add.at(held_ns, group.ravel(), flows.end_ns - flows.start_ns)
+    ever = np.unique(flows.transfer[flows.limit >= 0])  # held by a link at all
+    chosen = np.flatnonzero(np.isin(flows.transfer, ever))
+    width = int(flows.limit.max(initial=0)) + 2
+    pairs, group = np.unique(flows.transfer[chosen] * width + flows.limit[chosen] + 1, return_inverse=True)
+    held_ns = np.zeros(len(pairs), np.int64)
+    np.add.at(held_ns, group, flows.end_ns[chosen] - flows.start_ns[chosen])
     times: dict[int, dict[int, int]] = {}
-    for transfer, limit, held in zip(*pairs.tolist(), held_ns.tolist(), strict=True):
-        times.setdefault(transfer, {})[limit] = held
+    for pair, held in zip(pairs.tolist(), held_ns.tolist(), strict=True):
+        times.setdefault(pair // width, {})[pair % width - 1] = held
     found = {}
     for transfer, by_link in times.items():
         longest = max(sorted(by_link), key=lambda link: by_link[link])
@@ -88,58 +87,61 @@ def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     return found
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calls:
-    """The transfers that streams call, by numbers; of a message only the side that sends.
+    """The transfers that began within the step, in the order of the spans; of a message only the side that sends.
 
     Parameters
     ----------
-    timeline : Timeline
+    row : (n,) int64
+        Span of the reported Timeline.
+    which : (n,) int64
+        Index into ``listed``.
     listed : list of (str, TransferKey)
-        Communicator and transfer, by number.
+        Communicator and transfer.
     """
 
-    timeline: Timeline
-    listed: list[tuple[str, TransferKey]] = field(default_factory=list)
-    _numbers: dict[tuple[str, TransferKey], int] = field(default_factory=dict)
-    _tables: dict[tuple[int, str], Int64] = field(default_factory=dict)
-
-    def between(self, rank: int, stream: str, begin_ns: int, end_ns: int) -> tuple[Int64, Int64]:
-        """Return the rows of the transfers of a stream that began within a time, and what each calls."""
-        spans, rows = self.timeline.spans, self.timeline.rows(rank, stream)
-        table = self._table(self.timeline.program.ranks[rank].role, stream)
-        if not len(table) or table.max() < 0:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        start, which = spans.start_ns[rows.start : rows.stop], table[spans.instruction[rows.start : rows.stop]]
-        chosen = np.flatnonzero((start >= begin_ns) & (start < end_ns) & (which >= 0))
-        return rows.start + chosen, which[chosen]
-
-    def _table(self, number: int, stream: str) -> Int64:
-        """Return what each instruction of a stream calls, -1 for nothing."""
-        found = self._tables.get((number, stream))
-        if found is None:
-            role = self.timeline.program.roles[number]
-            items = role.streams.get(stream, ())
-            some = any(not _CALLS.isdisjoint(map(type, piece.items)) for piece in pieces_of(items))
-            calls = each(items, lambda item: self._number(role, item)) if some else []
-            found = self._tables[number, stream] = np.array(calls, np.int64)
-        return found
-
-    def _number(self, role: Role, item: Instruction) -> int:
-        call = _call(role, item)
-        if call is None:
-            return -1
-        number = self._numbers.get(call)
-        if number is None:
-            number = self._numbers[call] = len(self.listed)
-            self.listed.append(call)
-        return number
+    row: Int64
+    which: Int64
+    listed: list[tuple[str, TransferKey]]
 
 
-def _call(own: Role, work: Instruction) -> tuple[str, TransferKey] | None:
-    if isinstance(work, Collective):
-        return work.communicator, TransferKey(kind=work.kind, bytes=work.bytes)
+def step_calls(step: Timeline) -> Calls:
+    """Find the transfers of a reported Timeline's step.
+
+    Parameters
+    ----------
+    step : Timeline
+
+    Returns
+    -------
+    Calls
+    """
+    program, spans = step.program, step.spans
+    begin, end = step.window_ns
+    table = step.derived(instruction_table)
+    inside = np.flatnonzero((spans.start_ns >= begin) & (spans.start_ns < end))
+    number = table.number[inside]
+    moves = np.flatnonzero(table.kind[number] == TRANSFER)
+    row, count = inside[moves], len(table.items)
+    role = np.array([rank.role for rank in program.ranks], np.int64)
+    keys, which = np.unique(role[spans.rank[row]] * count + number[moves], return_inverse=True)
+    numbers: dict[_Call, int] = {}
+    found = []
+    for key in keys.tolist():
+        call = _call(program.roles[key // count], table.items[key % count])
+        found.append(-1 if call is None else numbers.setdefault(call, len(numbers)))
+    called = np.array(found, np.int64)[which]
+    listed = [(name, TransferKey(kind=kind, bytes=size, source=a, target=b)) for name, kind, size, a, b in numbers]
+    return Calls(row=row[called >= 0], which=called[called >= 0], listed=listed)
+
+
+_Call = tuple[str, str, int, int, int]  # communicator, and the fields of a TransferKey
+
+
+def _call(own: Role, work: Instruction) -> _Call | None:
     if isinstance(work, Send):
-        source = own.position[work.communicator]
-        return work.communicator, TransferKey(kind="send_recv", bytes=work.bytes, source=source, target=work.peer)
+        return work.communicator, "send_recv", work.bytes, own.position[work.communicator], work.peer
+    if isinstance(work, Collective):
+        return work.communicator, work.kind, work.bytes, -1, -1
     return None

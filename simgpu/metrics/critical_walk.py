@@ -8,14 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simgpu.metrics.accounting import exposed, kernel_classes
+from simgpu.metrics.activity import exposed
 from simgpu.metrics.critical_link import EVENT, GAP, HOST_ISSUE, PARTNER, START, STREAM, Link
+from simgpu.metrics.event_records import event_records
+from simgpu.metrics.instruction_table import InstructionTable, instruction_table
+from simgpu.metrics.kernel_runs import kernel_classes
 from simgpu.metrics.launch_chain import HostPlace, LaunchChain
+from simgpu.metrics.span_keys import span_keys
 from simgpu.program import COMPUTE, Collective, Compute, Instruction, Recv, Send, Wait
-from simgpu.script import recorded
-from simgpu.timeline import Int64, Timeline
+from simgpu.timeline import Timeline, reported
 
 _Work = Compute | Collective | Send | Recv
+_Times = tuple[int, ...] | None
 
 
 def walk_back(timeline: Timeline) -> list[Link]:
@@ -30,7 +34,7 @@ def walk_back(timeline: Timeline) -> list[Link]:
     list of Link
         Each ends where the one after it begins; together they cover the step.
     """
-    links = _Walk(timeline).links()
+    links = _Walk(timeline.derived(reported)).links()
     if links:
         links[-1] = replace(links[-1], released_by=START)
     return links
@@ -43,27 +47,14 @@ class _At(NamedTuple):
     host: HostPlace | None = None
 
 
-@dataclass(slots=True)
-class _Columns:
-    """The columns that the walk reads, as they are."""
-
-    rank: Int64
-    stream: Int64
-    place: Int64  # step x width + instruction: program order within a stream
-    width: int
-
-
 @dataclass
 class _Walk:
     timeline: Timeline
-    _ranges: dict[tuple[int, int], range] = field(default_factory=dict)
-    _records: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict)  # role, stream: event -> position
+    _known: dict[tuple[int, ...], tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
     @cached_property
-    def _columns(self) -> _Columns:
-        spans = self.timeline.spans
-        width = 1 + max(len(items) for role in self.timeline.program.roles for items in role.streams.values())
-        return _Columns(spans.rank, spans.stream, spans.step * width + spans.instruction, width)
+    def _table(self) -> InstructionTable:
+        return self.timeline.derived(instruction_table)
 
     @cached_property
     def _chain(self) -> LaunchChain:
@@ -85,7 +76,7 @@ class _Walk:
                 found.append(self._gap(at.row, max(ended, begin), time))
                 time = ended
                 continue
-            item = self.timeline.instruction(at.row)
+            item = self._item(at.row)
             if isinstance(item, Compute):
                 links, at, time = self._kernels(at.row, item, time, begin)
                 found += links
@@ -94,7 +85,7 @@ class _Walk:
                 found += links
             else:
                 assert isinstance(item, Wait)  # nothing else takes time
-                at = self._recorder(at.row, item)
+                at = self._recorder(at.row)
         return found
 
     def _kernels(self, row: int, work: Compute, time: int, begin: int) -> tuple[list[Link], _At, int]:
@@ -110,12 +101,25 @@ class _Walk:
         elif start > int(spans.ready_ns[row]):
             issued = self.timeline.cpu_begins_ns[key]
         kept, before = max(low, begin), self._before(row)
-        classes = kernel_classes(work, kept - start, time - start, ends, holds)
+        classes = self._classes(int(self._table.number[row]), kept - start, time - start, ends, holds)
         released = HOST_ISSUE if issued is not None else self._released(before, low)
-        links = [self._link(row, work, kept, time, classes, released)] if time > kept else []
+        links = [self._link(row, work, self._microbatch(row), kept, time, classes, released)] if time > kept else []
         if issued is None:
             return links, _At(before), low
-        return [*links, *self._issuing(row, work, issued, low, begin)], _At(host=self._chain.place(key)), issued
+        return (
+            [*links, *self._issuing(row, work, self._microbatch(row), issued, low, begin)],
+            _At(host=self._chain.place(key)),
+            issued,
+        )
+
+    def _classes(self, number: int, low: int, high: int, ends: _Times, holds: _Times) -> tuple[tuple[str, int], ...]:
+        """Return the classes of a stretch of a run of kernels; layers are alike, so that few are looked at."""
+        alike = int(self._table.work[number]), low, high, id(ends), id(holds)  # the Timeline keeps these
+        found = self._known.get(alike)
+        if found is None:
+            work = self._table.works[alike[0]]
+            found = self._known[alike] = kernel_classes(work, low, high, ends, holds)
+        return found
 
     def _transfer(self, row: int, work: Collective | Send | Recv, time: int, begin: int) -> tuple[list[Link], _At, int]:
         """Take a transfer, and go on with its last member: what came before on its stream, or the CPU."""
@@ -125,22 +129,28 @@ class _Walk:
         kept, before = max(start, begin), self._before(last)
         by_cpu = int(spans.issued_ns[last]) > int(spans.ready_ns[last])
         released = HOST_ISSUE if by_cpu else PARTNER if last != row else self._released(before, start)
-        links = [self._link(row, work, kept, time, ((name, time - kept),), released)] if time > kept else []
+        classes = ((name, time - kept),)
+        links = [self._link(row, work, self._microbatch(row), kept, time, classes, released)] if time > kept else []
         if not by_cpu:
             return links, _At(before), start
         key = self._key(last)
         issued = start - self._chain.total_ns(self._chain.place(key))
-        return [*links, *self._issuing(last, work, issued, start, begin)], _At(host=self._chain.place(key)), issued
+        return (
+            [*links, *self._issuing(last, work, self._microbatch(last), issued, start, begin)],
+            _At(host=self._chain.place(key)),
+            issued,
+        )
 
     def _released(self, before: int, time: int) -> str:
         """Say whether what came before on the stream was a wait that ended at this time."""
-        waited = before >= 0 and isinstance(self.timeline.instruction(before), Wait)
+        waited = before >= 0 and isinstance(self._item(before), Wait)
         return EVENT if waited and int(self.timeline.spans.end_ns[before]) == time else STREAM
 
-    def _issuing(self, row: int, work: _Work, issued: int, time: int, begin: int) -> list[Link]:
+    def _issuing(self, row: int, work: _Work, microbatch: int, issued: int, time: int, begin: int) -> list[Link]:
         """Return the CPU's work on an instruction up to a time, unless there is none in the step."""
         low = max(issued, begin)
-        return [self._link(row, work, low, time, (("host", time - low),), HOST_ISSUE)] if time > low else []
+        classes = (("host", time - low),)
+        return [self._link(row, work, microbatch, low, time, classes, HOST_ISSUE)] if time > low else []
 
     def _host_links(self, place: HostPlace, time: int, begin: int) -> tuple[list[Link], _At, int]:
         """Follow a CPU thread back, instruction by instruction, to what it last waited for."""
@@ -161,7 +171,8 @@ class _Walk:
             if key is not None:
                 issued = time - self._chain.total_ns(place)
                 row = self._row_before(key[0], key[1], key[3], key[2] + 1)
-                links += self._issuing(row, self._chain.work(key), issued, time, begin)
+                work = self._chain.work(key)
+                links += self._issuing(row, work, work.microbatch, issued, time, begin)
                 time = issued
         return links, _At(host=place), time
 
@@ -174,22 +185,23 @@ class _Walk:
         row = self._row_before(key[0], key[1], needed[0], needed[1] + 1)
         return _At(row) if row >= 0 and int(self.timeline.spans.end_ns[row]) == time else None
 
-    def _recorder(self, row: int, wait: Wait) -> _At:
+    def _recorder(self, row: int) -> _At:
         """Return what recorded the event that ended a wait."""
-        return self._recorded(int(self._columns.rank[row]), int(self.timeline.spans.step[row]), wait.event)
+        number = self._table.number[row]
+        event = int(self._table.event[number] + self._table.shift[row])
+        return self._recorded(int(self.timeline.spans.rank[row]), int(self.timeline.spans.step[row]), event)
 
     def _recorded(self, rank: int, step: int, event: int) -> _At:
         role = self.timeline.program.ranks[rank].role
-        streams = self.timeline.program.roles[role].streams
-        for name in streams:
-            places = self._records.get((role, name))
-            if places is None:
-                places = self._records[role, name] = recorded(streams[name])
-            if event in places:
-                if self._chain.issues(role, name):
-                    return _At(host=HostPlace(rank, name, step, places[event], streams[name]))
-                return _At(self._row_before(rank, self.timeline.streams.index(name), step, places[event]))
-        return _At()
+        records = self.timeline.derived(event_records)
+        stream, position = records.of(role, event)
+        if stream < 0:
+            return _At()
+        if records.threads[role, stream]:
+            name = self.timeline.streams[stream]
+            items = self.timeline.program.roles[role].streams[name]
+            return _At(host=HostPlace(rank, name, step, position, items))
+        return _At(self._row_before(rank, stream, step, position))
 
     def _last_member(self, row: int, work: Collective | Send | Recv) -> int:
         """Return the row of a transfer on the rank that came last to it."""
@@ -203,14 +215,21 @@ class _Walk:
         if program.ranks[cause].groups.get(work.communicator) != group:
             return row
         for name in streams:
-            rows = self._range(cause, self.timeline.streams.index(name))
+            rows = self.timeline.rows(cause, name)
             low = rows.start + int(np.searchsorted(spans.start_ns[rows.start : rows.stop], start, "left"))
             while low < rows.stop and int(spans.start_ns[low]) == start:
-                other = self.timeline.instruction(low)
+                other = self._item(low)
                 if int(spans.end_ns[low]) == end and _are_one(work, other) and int(spans.issued_ns[low]) == start:
                     return low
                 low += 1
         return row
+
+    def _item(self, row: int) -> Instruction:
+        """Return what a row executed, as it stands in its block."""
+        return self._table.items[int(self._table.number[row])]
+
+    def _microbatch(self, row: int) -> int:
+        return int(self._table.microbatch[row])
 
     def _key(self, row: int) -> tuple[int, int, int, int]:
         spans = self.timeline.spans
@@ -218,36 +237,25 @@ class _Walk:
 
     def _before(self, row: int) -> int:
         """Return the row before a row on its stream, -1 for none."""
-        columns = self._columns
-        alike = (
-            row > 0 and columns.rank[row - 1] == columns.rank[row] and columns.stream[row - 1] == columns.stream[row]
-        )
+        spans = self.timeline.spans
+        alike = row > 0 and spans.rank[row - 1] == spans.rank[row] and spans.stream[row - 1] == spans.stream[row]
         return row - 1 if alike else -1
 
     def _row_before(self, rank: int, stream: int, step: int, instruction: int) -> int:
         """Return the last row of a stream before a place in its program, -1 for none."""
-        rows = self._range(rank, stream)
-        place = step * self._columns.width + instruction
-        found = rows.start + int(np.searchsorted(self._columns.place[rows.start : rows.stop], place, "left")) - 1
-        return found if found >= rows.start else -1
-
-    def _range(self, rank: int, stream: int) -> range:
-        found = self._ranges.get((rank, stream))
-        if found is None:
-            found = self._ranges[rank, stream] = self.timeline.rows(rank, self.timeline.streams[stream])
-        return found
+        return self.timeline.derived(span_keys).before(rank, stream, step, instruction)
 
     def _link(
-        self, row: int, work: _Work, start: int, end: int,
+        self, row: int, work: _Work, microbatch: int, start: int, end: int,
         accounting: tuple[tuple[str, int], ...], released: str,
     ) -> Link:  # fmt: skip
-        begin, rank = self.timeline.window_ns[0], int(self._columns.rank[row])
+        begin, rank = self.timeline.window_ns[0], int(self.timeline.spans.rank[row])
         return Link(
             rank=self.timeline.program.ranks[rank].members[0],
-            stream=self.timeline.streams[int(self._columns.stream[row])],
+            stream=self.timeline.streams[int(self.timeline.spans.stream[row])],
             name=work.name,
             phase=work.phase,
-            microbatch=work.microbatch,
+            microbatch=microbatch,
             start_ns=start - begin,
             end_ns=end - begin,
             accounting=accounting,
@@ -255,7 +263,7 @@ class _Walk:
         )
 
     def _gap(self, row: int, start: int, end: int) -> Link:
-        begin, rank = self.timeline.window_ns[0], 0 if row < 0 else int(self._columns.rank[row])
+        begin, rank = self.timeline.window_ns[0], 0 if row < 0 else int(self.timeline.spans.rank[row])
         return Link(
             rank=self.timeline.program.ranks[rank].members[0], stream=COMPUTE, name=GAP, phase="", microbatch=-1,
             start_ns=start - begin, end_ns=end - begin, accounting=(("bubble", end - start),),

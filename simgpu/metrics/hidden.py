@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simgpu.metrics.communication import Calls
-from simgpu.metrics.step_sums import StepSums, common_ns
-from simgpu.timeline import Timeline
+from simgpu.metrics.communication import step_calls
+from simgpu.metrics.step_sums import common_ns, on_one_axis, running_ns, step_rows
+from simgpu.timeline import Timeline, reported
 
 Kind = tuple[int, str, str, int]
 """Rank, axis, kind and bytes: what a `TransferReport` is about."""
@@ -33,21 +33,23 @@ def hidden_shares(timeline: Timeline) -> Mapping[Kind, float]:
     >>> sorted(f"{share:.0%}" for share in hidden_shares(timeline).values())[-1]
     '100%'
     """
-    program, spans = timeline.program, timeline.spans
-    begin, end = timeline.window_ns
-    sums, calls = StepSums(timeline), Calls(timeline)
+    step = timeline.derived(reported)
+    program, spans, calls = step.program, step.spans, step.derived(step_calls)
+    begin, _ = step.window_ns
     found: dict[Kind, tuple[int, int]] = {}
-    for rank, binding in enumerate(program.ranks):
-        running = sums.running_ns(rank)
-        for stream in timeline.streams:
-            rows, which = calls.between(rank, stream, begin, end)
-            low, high = spans.start_ns[rows], np.minimum(spans.end_ns[rows], end)
-            hidden = np.bincount(which, weights=common_ns(running, (low, high)), minlength=len(calls.listed))
-            length = np.bincount(which, weights=high - low, minlength=len(calls.listed))
-            for number in np.unique(which).tolist():
-                communicator, transfer = calls.listed[number]
-                axis = program.communicators[communicator].axis
-                key = (binding.members[0], axis, transfer.kind, transfer.bytes)
-                before = found.get(key, (0, 0))
-                found[key] = (before[0] + int(hidden[number]), before[1] + int(length[number]))
+    width = len(calls.listed)
+    for rows in step_rows(step):
+        ranks = spans.rank[calls.row]
+        mine = slice(*np.searchsorted(ranks, [rows.ranks.start, rows.ranks.stop]).tolist())
+        row, rank = calls.row[mine], ranks[mine]
+        low, high = on_one_axis(rows, rank, spans.start_ns[row] - begin, spans.end_ns[row] - begin)
+        pair = rank * width + calls.which[mine]
+        hidden = np.bincount(pair, weights=common_ns(running_ns(rows), (low, high)))
+        length = np.bincount(pair, weights=high - low)
+        for number in np.flatnonzero(np.bincount(pair)).tolist():
+            communicator, transfer = calls.listed[number % width]
+            axis = program.communicators[communicator].axis
+            key = (program.ranks[number // width].members[0], axis, transfer.kind, transfer.bytes)
+            before = found.get(key, (0, 0))
+            found[key] = (before[0] + int(hidden[number]), before[1] + int(length[number]))
     return {key: hidden / total if total else 0.0 for key, (hidden, total) in found.items()}

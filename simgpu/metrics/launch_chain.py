@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+
+import numpy as np
 
 from simgpu.engine.host import QUEUE_DEPTH, is_host
 from simgpu.program import HOST, Collective, Compute, Instruction, Issue, Program, Recv, Send
-from simgpu.script import Block, Script, each, pieces_of
+from simgpu.script import Block, Script, pieces_of
+from simgpu.timeline import Int64
 
 Work = Compute | Collective | Send | Recv
 
@@ -59,6 +62,8 @@ class LaunchChain:
     _inside: dict[int, dict[tuple[str, int], tuple[str, int]]] = field(default_factory=dict)  # by identity of the block
     _issuing: dict[tuple[int, str], bool] = field(default_factory=dict)
     _before: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    _kernels: dict[int, int] = field(default_factory=dict)  # launches, by identity of the kernels
+    _sizes: dict[int, tuple[Sequence[Instruction], Int64]] = field(default_factory=dict)  # by identity of a piece
 
     def __post_init__(self) -> None:
         for rank, binding in enumerate(self.program.ranks):
@@ -133,30 +138,36 @@ class LaunchChain:
         if not total:
             return None
         left = QUEUE_DEPTH - 1
-        items = self._items(rank, self.streams[stream])
-        while step >= 0:
-            if before[position] <= left:  # all of this step's fit: go on in the one before
-                left -= before[position]
-                step, position = step - 1, len(items)
-                if step >= 0 and left >= total:
-                    whole = min(step, left // total)
-                    left, step = left - whole * total, step - whole
-                continue
-            while position > 0:
-                position -= 1
-                size = before[position + 1] - before[position]
-                if size > left:
-                    return step, position
-                left -= size
-        return None
+        if step >= 0 and before[position] <= left:  # all of this step's fit: go on in those before
+            left -= before[position]
+            whole = left // total
+            left, step, position = left - whole * total, step - 1 - whole, len(before) - 1
+        if step < 0:
+            return None
+        return step, bisect_left(before, before[position] - left) - 1  # the last place with more behind it
 
     def _launches_before(self, rank: int, stream: str) -> list[int]:
+        """Return how many launches a stream has before each place, as far as a queue tells them apart."""
         role = self.program.ranks[rank].role
         found = self._before.get((role, stream))
         if found is None:
-            sizes = each(self._items(rank, stream), lambda item: min(_launches(item), QUEUE_DEPTH - 1))
-            found = self._before[role, stream] = list(accumulate(sizes, initial=0))
+            parts = [np.zeros(1, np.int64)]
+            for _, items, _ in pieces_of(self._items(rank, stream)):
+                if id(items) not in self._sizes:
+                    sizes = np.fromiter(map(self._launches, items), np.int64, len(items))
+                    self._sizes[id(items)] = items, np.minimum(sizes, QUEUE_DEPTH - 1)
+                parts.append(self._sizes[id(items)][1])
+            found = self._before[role, stream] = np.cumsum(np.concatenate(parts)).tolist()
         return found
+
+    def _launches(self, item: Instruction) -> int:
+        """Return how many launches an instruction takes; runs of the same kernels take as many."""
+        if type(item) is not Compute:
+            return 1 if isinstance(item, Collective | Send | Recv) else 0
+        known = self._kernels.get(id(item.kernels))
+        if known is None:
+            known = self._kernels[id(item.kernels)] = sum(kernel.launches for kernel in item.kernels)
+        return known
 
     def _items(self, rank: int, stream: str) -> Sequence[Instruction]:
         return self.program.roles[self.program.ranks[rank].role].streams[stream]
@@ -193,9 +204,3 @@ def launched_ns(work: Compute, issue: Issue, kernels: int) -> int:
         for kernel in work.kernels[:kernels]
     ]
     return sum(each)
-
-
-def _launches(item: Instruction) -> int:
-    if isinstance(item, Compute):
-        return sum(kernel.launches for kernel in item.kernels)
-    return 1 if isinstance(item, Collective | Send | Recv) else 0

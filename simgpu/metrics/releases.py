@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.engine.host import is_host
 from simgpu.metrics.critical_link import EVENT, HOST_ISSUE, PARTNER, START, STREAM
-from simgpu.program import Collective, Compute, Instruction, Program, Recv, Send, Wait
-from simgpu.script import pieces_of, recorded
+from simgpu.metrics.event_records import event_records
+from simgpu.metrics.instruction_table import TRANSFER, WAIT, WORK, instruction_table
+from simgpu.metrics.span_keys import span_keys
 from simgpu.timeline import Int64, Timeline
 
 REASONS: Final = (START, STREAM, EVENT, PARTNER, HOST_ISSUE)
 """What ``Releases.reason`` counts in; `simgpu.metrics.critical_link` says what they mean."""
 
 _START, _STREAM, _EVENT, _PARTNER, _HOST = range(len(REASONS))
-_OTHER, _WORK, _TRANSFER, _WAIT = range(4)
-_KIND: Final = {Compute: _WORK, Collective: _TRANSFER, Send: _TRANSFER, Recv: _TRANSFER, Wait: _WAIT}
 _DEEPEST: Final = 8  # waits that end with each other: a chain of streams, never longer than a rank has streams
 
 
@@ -41,18 +38,6 @@ class Releases:
     row: Int64
     reason: NDArray[np.int8]
     works: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Tables:
-    """Instructions of all streams of all roles, one after the other."""
-
-    offset: Int64  # (roles, streams): where a stream begins
-    kind: Int64
-    event: Int64  # that a Wait waits for
-    meeting: Int64  # number of a transfer's communicator, kind and tag
-    recorded: dict[int, tuple[Int64, Int64]]  # role -> by event: stream and position of its Record
-    threads: NDArray[np.bool_]  # (roles, streams): a thread of the CPU
 
 
 def releases(timeline: Timeline) -> Releases:
@@ -80,30 +65,26 @@ def releases(timeline: Timeline) -> Releases:
     >>> REASONS[found.reason[first]], timeline.instruction(int(found.row[first])).name
     ('partner', 'forward stage 0')
     """
-    spans, tables = timeline.spans, _tables(timeline.program, timeline.streams)
-    count = len(spans)
-    roles = np.array([rank.role for rank in timeline.program.ranks], np.int64)
-    role = roles[spans.rank]
-    place = tables.offset[role, spans.stream] + spans.instruction
-    kind = tables.kind[place]
-    works = (kind == _WORK) | (kind == _TRANSFER)
-    every = np.arange(count)
-    last = _last_members(timeline, kind, tables.meeting[place])
+    spans, table = timeline.spans, timeline.derived(instruction_table)
+    kind = table.kind[table.number]
+    works = (kind == WORK) | (kind == TRANSFER)
+    every = np.arange(len(spans))
+    last = _last_members(timeline, kind, table.meeting[table.number])
     reason = np.where(last != every, _PARTNER, _STREAM).astype(np.int8)
     before = last - 1
     first = (before < 0) | (spans.rank[before] != spans.rank[last]) | (spans.stream[before] != spans.stream[last])
     found = np.where(first, -1, before)
-    by_cpu = np.where(kind == _WORK, spans.start_ns > spans.ready_ns, spans.issued_ns[last] > spans.ready_ns[last])
+    by_cpu = np.where(kind == WORK, spans.start_ns > spans.ready_ns, spans.issued_ns[last] > spans.ready_ns[last])
     by_cpu &= works
-    time = np.where(kind == _WAIT, spans.end_ns, spans.start_ns)
+    time = np.where(kind == WAIT, spans.end_ns, spans.start_ns)
     time = np.where(by_cpu & (found >= 0), spans.end_ns[found], time)  # the CPU comes after that
-    found = np.where(kind == _WAIT, every, found)
+    found = np.where(kind == WAIT, every, found)
     for _ in range(_DEEPEST):
         waits = np.flatnonzero(found >= 0)
-        waits = waits[(kind[found[waits]] == _WAIT) & (spans.end_ns[found[waits]] == time[waits])]
+        waits = waits[(kind[found[waits]] == WAIT) & (spans.end_ns[found[waits]] == time[waits])]
         if not len(waits):
             break
-        source, thread = _recorders(timeline, tables, role, place, found[waits])
+        source, thread = _recorders(timeline, found[waits])
         found[waits] = source
         reason[waits] = np.where(reason[waits] == _PARTNER, _PARTNER, _EVENT)
         by_cpu[waits[thread]] = True
@@ -133,7 +114,7 @@ def _last_members(timeline: Timeline, kind: Int64, meeting: Int64) -> Int64:
     """Return for every span itself; for transfers that waited, the span of the member that came last."""
     spans = timeline.spans
     last = np.arange(len(spans))
-    transfers = kind == _TRANSFER
+    transfers = kind == TRANSFER
     asking = np.flatnonzero(transfers & (spans.cause >= 0) & (spans.cause != spans.rank))
     if not len(asking):
         return last
@@ -156,76 +137,19 @@ def _last_members(timeline: Timeline, kind: Int64, meeting: Int64) -> Int64:
     return last
 
 
-def _recorders(
-    timeline: Timeline, tables: _Tables, role: Int64, place: Int64, waits: Int64
-) -> tuple[Int64, NDArray[np.bool_]]:
+def _recorders(timeline: Timeline, waits: Int64) -> tuple[Int64, NDArray[np.bool_]]:
     """Return the span before the Record that ended each wait, -1 for none, and whether a CPU thread recorded it."""
-    spans = timeline.spans
+    spans, records = timeline.spans, timeline.derived(event_records)
+    table = timeline.derived(instruction_table)
+    roles = np.array([rank.role for rank in timeline.program.ranks], np.int64)
+    role, event = roles[spans.rank[waits]], table.event[table.number[waits]] + table.shift[waits]
     stream, position = np.full(len(waits), -1, np.int64), np.zeros(len(waits), np.int64)
-    event = tables.event[place[waits]]
-    for number in np.unique(role[waits]).tolist():
-        mine = np.flatnonzero(role[waits] == number)
-        streams, positions = tables.recorded[number]
-        known = mine[event[mine] < len(streams)]
-        stream[known], position[known] = streams[event[known]], positions[event[known]]
-    rank, step = spans.rank[waits], spans.step[waits]
-    width, steps = int(spans.instruction.max()) + 2, int(spans.step.max()) + 1
-    lanes = len(timeline.streams)
-    keys = ((spans.rank * lanes + spans.stream) * steps + spans.step) * width + spans.instruction
-    wanted = ((rank * lanes + stream) * steps + step) * width + np.minimum(position, width - 1)
-    found = np.searchsorted(keys, wanted) - 1
+    for number in np.unique(role).tolist():
+        mine = np.flatnonzero(role == number)
+        known = mine[event[mine] < len(records.stream[number])]
+        stream[known], position[known] = records.stream[number][event[known]], records.position[number][event[known]]
+    rank, keys = spans.rank[waits], timeline.derived(span_keys)
+    found = np.searchsorted(keys.keys, keys.key(rank, stream, spans.step[waits], position)) - 1
     at = np.maximum(found, 0)
     there = (stream >= 0) & (found >= 0) & (spans.rank[at] == rank) & (spans.stream[at] == stream)
-    return np.where(there, found, -1), (stream >= 0) & tables.threads[role[waits], stream]
-
-
-def _tables(program: Program, streams: tuple[str, ...]) -> _Tables:
-    offset = np.zeros((len(program.roles), len(streams)), np.int64)
-    threads = np.zeros((len(program.roles), len(streams)), np.bool_)
-    numbers: dict[tuple[str, str], int] = {}
-    known: dict[int, Int64] = {}  # by identity of the items
-    parts, size, where = [], 0, {}
-    for number, role in enumerate(program.roles):
-        records: dict[int, tuple[int, int]] = {}
-        for name, items in role.streams.items():
-            if name not in streams:
-                continue
-            stream = streams.index(name)
-            offset[number, stream] = size
-            threads[number, stream] = is_host(items)
-            for event, position in recorded(items).items():
-                records.setdefault(event, (stream, position))
-            for _, found, use in pieces_of(items):
-                table = known.get(id(found))
-                if table is None:
-                    table = known[id(found)] = _kinds(found, numbers)
-                if use is not None:
-                    table = table + np.array([0, use.event, 0]) * (table[:, :1] == _WAIT)
-                parts.append(table)
-                size += len(table)
-        at = where[number] = np.full((2, max(records, default=-1) + 1), -1, np.int64)
-        for event, found_at in records.items():
-            at[:, event] = found_at
-    kind, event_of, meeting = np.concatenate([*parts, np.zeros((1, 3), np.int64)]).T
-    return _Tables(
-        offset=offset,
-        kind=kind,
-        event=event_of,
-        meeting=meeting,
-        recorded={number: (at[0], at[1]) for number, at in where.items()},
-        threads=threads,
-    )
-
-
-def _kinds(items: Sequence[Instruction], numbers: dict[tuple[str, str], int]) -> Int64:
-    """Return of each instruction its kind, the event that it waits for and the number of what meets in it."""
-    rows = []
-    for item in items:
-        kind, event, meeting = _KIND.get(type(item), _OTHER), -1, 0
-        if kind == _WAIT and isinstance(item, Wait):
-            event = item.event
-        elif kind == _TRANSFER and isinstance(item, Collective | Send | Recv):
-            what = item.kind if isinstance(item, Collective) else f"tag {item.tag}"
-            meeting = numbers.setdefault((item.communicator, what), len(numbers))
-        rows.append((kind, event, meeting))
-    return np.array(rows, np.int64).reshape(-1, 3)
+    return np.where(there, found, -1), (stream >= 0) & records.threads[role, stream]

@@ -1,246 +1,152 @@
-"""Sums over a rank's step, from columns: the same numbers that its bars add up to, without making bars."""
+"""Sums over the steps of all ranks, from columns: the same numbers that their bars add up to, without making bars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simgpu.metrics.accounting import RankAccount, breakdown, exposed, kernel_classes
 from simgpu.metrics.activity import CLASSES
-from simgpu.program import COMPUTE, Collective, Compute, Instruction, Program, Recv, Send
-from simgpu.script import as_written, pieces_of
-from simgpu.timeline import Int64, Timeline
+from simgpu.metrics.instruction_table import instruction_table
+from simgpu.metrics.shares import Shares, waited
+from simgpu.metrics.step_pieces import StepRows, kernel_pieces, step_pieces
+from simgpu.program import COMPUTE
+from simgpu.timeline import Int64, Timeline, first_rows, reported
 
-WAIT, WORK, TRANSFER = range(3)
-"""What an instruction is to these sums: kernels, a transfer between ranks, or anything else."""
-_PLACE = {name: place for place, name in enumerate(CLASSES)}
+_ROWS = 1 << 18  # looked at together: so many that numpy's own cost vanishes, so few that they take some tens of MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StreamTable:
-    """The instructions of one stream of a role, as columns.
+class StepSums:
+    """Sums over the reported step, by rank.
 
     Parameters
     ----------
-    kind : (n,) int64
-    bytes : (n,) int64
-        Payload of each transfer, 0 for anything else.
-    classes : (n, classes) int64, nanoseconds
-        What each Compute adds to each class when nothing holds it up.
-    late, moving : (n,) int64
-        Classes of a wait for a transfer before and after its last member is there; -1 for what is none.
+    classes_ns : (ranks, classes) int64, nanoseconds
+        Time of the compute stream by class of CLASSES; each rank's sum to the step.
+    hidden_ns, moving_ns : (ranks,) int64, nanoseconds
+        How long transfers were under way while kernels ran, and how long in all.
     """
 
-    kind: Int64
-    bytes: Int64
-    classes: Int64
-    late: Int64
-    moving: Int64
-
-
-@dataclass(slots=True)
-class StepSums:
-    """Breakdowns and overlaps of the ranks of a timeline."""
-
-    timeline: Timeline
-    _tables: dict[tuple[int, str], StreamTable] = field(default_factory=dict)
-    _odd: dict[tuple[int, int], set[tuple[int, int]]] = field(default_factory=dict)
-    _held: dict[tuple[int, int], set[tuple[int, int]]] = field(default_factory=dict)  # of them, by the CPU
-    _alike: dict[tuple[object, ...], tuple[tuple[str, int], ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        holds = self.timeline.kernel_holds_ns.keys()
-        for found, keys in ((self._odd, self.timeline.kernel_ends_ns.keys() | holds), (self._held, holds)):
-            for rank, stream, instruction, step in keys:
-                found.setdefault((rank, stream), set()).add((instruction, step))
+    classes_ns: Int64
+    hidden_ns: Int64
+    moving_ns: Int64
 
     def breakdown(self, rank: int) -> dict[str, int]:
-        """Nanoseconds of a rank's step by class of CLASSES, every class present.
-
-        Rows that lie across the step's ends, kernels that were held up or slowed, and waits for more than one thing
-        are taken one by one, as `RankAccount` does.
-        """
-        begin, end = self.timeline.window_ns
-        spans = self.timeline.spans
-        account = RankAccount(self.timeline, rank)
-        rows = self._inside(rank, COMPUTE)
-        table = self._table(rank, COMPUTE)
-        index, start, stop = spans.instruction[rows], spans.start_ns[rows], spans.end_ns[rows]
-        work = table.kind[index] == WORK
-        totals = np.zeros(len(CLASSES), np.int64)
-        low, high = np.maximum(start, begin), np.minimum(stop, end)
-        covered = np.r_[begin, high[:-1]] if len(rows) else high
-        held = np.where(work, np.maximum(np.minimum(low, end) - covered, 0), 0)
-        totals[_PLACE["host"]] += held.sum()
-        inside, odd_rows = work & (start >= begin) & (stop <= end), self._are_among(self._odd, rank, COMPUTE, rows)
-        totals += table.classes[index[inside & ~odd_rows]].sum(axis=0)
-        self._add_odd(totals, rank, rows[inside & odd_rows])
-        bars = [bar for row in rows[work & ~inside].tolist() for bar in account.work_bars(row)]
-        left = np.flatnonzero(~work)
-        for cause in np.unique(spans.cause[rows[left]]).tolist():
-            mine = left[spans.cause[rows[left]] == cause]
-            simple = self._add_waits(totals, rank, self.timeline.streams[cause], low[mine], high[mine])
-            for at in mine[~simple].tolist():
-                bars += account.wait_bars(int(low[at]), int(high[at]), self.timeline.streams[cause])
-        last = int(high[-1]) if len(rows) else begin
-        totals[_PLACE["bubble"]] += max(0, end - last)
-        odd = breakdown(tuple(bars))
-        return {name: int(totals[place]) + odd[name] for name, place in _PLACE.items()}
-
-    def _add_odd(self, totals: Int64, rank: int, rows: Int64) -> None:
-        """Add runs of kernels that were slowed or held up; those that went alike are looked at once."""
-        timeline, spans = self.timeline, self.timeline.spans
-        items = timeline.program.roles[timeline.program.ranks[rank].role].streams[COMPUTE]
-        place = timeline.streams.index(COMPUTE)
-        for instruction, step in zip(spans.instruction[rows].tolist(), spans.step[rows].tolist(), strict=True):
-            key = rank, place, instruction, step
-            ends, holds = timeline.kernel_ends_ns.get(key), timeline.kernel_holds_ns.get(key)
-            work = as_written(items, instruction)
-            if not isinstance(work, Compute):
-                continue
-            alike = id(work.kernels), ends, holds
-            found = self._alike.get(alike)
-            if found is None:
-                stop = work.duration_ns if ends is None else ends[-1]
-                found = self._alike[alike] = kernel_classes(work, 0, stop, ends, holds)
-            for name, time_ns in found:
-                totals[_PLACE[name]] += time_ns
-
-    def overlap_ns(self, rank: int) -> tuple[int, int]:
-        """How long transfers were under way while kernels ran, and how long in all."""
-        begin, end = self.timeline.window_ns
-        spans = self.timeline.spans
-        moving = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        for name in self.timeline.program.roles[self.timeline.program.ranks[rank].role].streams:
-            if name != COMPUTE:
-                rows = self._inside(rank, name)
-                rows = rows[self._table(rank, name).bytes[spans.instruction[rows]] > 0]
-                moving.append((spans.start_ns[rows], spans.end_ns[rows]))
-        transfers = _merged(moving, begin, end)
-        return int(common_ns(self.running_ns(rank), transfers).sum()), int((transfers[1] - transfers[0]).sum())
-
-    def running_ns(self, rank: int) -> tuple[Int64, Int64]:
-        """When kernels of the compute stream ran within the step: begins and ends of disjoint times, in order."""
-        spans = self.timeline.spans
-        rows = self._inside(rank, COMPUTE)
-        table = self._table(rank, COMPUTE)
-        work = rows[table.kind[spans.instruction[rows]] == WORK]
-        odd = self._are_among(self._held, rank, COMPUTE, work)
-        busy = [(spans.start_ns[work[~odd]], spans.end_ns[work[~odd]])]
-        account = RankAccount(self.timeline, rank)
-        pieces = [piece for row in work[odd].tolist() for piece in account.run_pieces(row)]
-        busy.append((np.array([p[0] for p in pieces], np.int64), np.array([p[1] for p in pieces], np.int64)))
-        return _merged(busy, *self.timeline.window_ns)
-
-    def _inside(self, rank: int, stream: str) -> Int64:
-        """Rows of a stream that reach into the step."""
-        begin, end = self.timeline.window_ns
-        rows = self.timeline.rows(rank, stream)
-        cut = slice(rows.start, rows.stop)
-        first = np.searchsorted(self.timeline.spans.end_ns[cut], begin, "right")
-        last = np.searchsorted(self.timeline.spans.ready_ns[cut], end, "left")
-        return np.arange(rows.start + first, rows.start + max(first, last))
-
-    def _are_among(
-        self, chosen: dict[tuple[int, int], set[tuple[int, int]]], rank: int, stream: str, rows: Int64
-    ) -> NDArray[np.bool_]:
-        """Which of these rows are among runs of kernels that were slowed or held up."""
-        odd = chosen.get((rank, self.timeline.streams.index(stream)))
-        if not odd:
-            return np.zeros(len(rows), np.bool_)
-        spans = self.timeline.spans
-        pairs = zip(spans.instruction[rows].tolist(), spans.step[rows].tolist(), strict=True)
-        return np.fromiter((pair in odd for pair in pairs), np.bool_, len(rows))
-
-    def _add_waits(self, totals: Int64, rank: int, stream: str, start: Int64, stop: Int64) -> NDArray[np.bool_]:
-        """Add waits that one transfer explains; return which they are."""
-        spans = self.timeline.spans
-        rows = self.timeline.rows(rank, stream)
-        cut = slice(rows.start, rows.stop)
-        at = np.searchsorted(spans.end_ns[cut], start, "right")
-        there: NDArray[np.bool_] = at < len(rows)
-        row = rows.start + np.minimum(at, len(rows) - 1)
-        if not len(rows):
-            return there
-        table = self._table(rank, stream)
-        index = spans.instruction[row]
-        simple: NDArray[np.bool_] = there & (table.kind[index] == TRANSFER) & (spans.end_ns[row] >= stop)
-        simple &= (spans.ready_ns[row] <= start) & (spans.issued_ns[row] <= start)
-        met = np.minimum(np.maximum(spans.start_ns[row], start), stop)
-        np.add.at(totals, table.late[index[simple]], (met - start)[simple])
-        np.add.at(totals, table.moving[index[simple]], (stop - met)[simple])
-        return simple
-
-    def _table(self, rank: int, stream: str) -> StreamTable:
-        role = self.timeline.program.ranks[rank].role
-        found = self._tables.get((role, stream))
-        if found is None:
-            instructions = self.timeline.program.roles[role].streams[stream]
-            found = self._tables[role, stream] = _tabulated(self.timeline.program, instructions)
-        return found
+        """Nanoseconds of a rank's step by class of CLASSES, every class present."""
+        return dict(zip(CLASSES, self.classes_ns[rank].tolist(), strict=True))
 
 
-def _tabulated(program: Program, instructions: Sequence[Instruction]) -> StreamTable:
-    axes = {
-        name: (_PLACE["bubble" if found.spans_stages else "straggler"], _PLACE[exposed(found.axis)])
-        for name, found in program.communicators.items()
-    }
-    sums: dict[int, Int64] = {}  # by identity of the kernels, which the Program keeps
-    tables: dict[int, StreamTable] = {}  # by identity of the block
-    parts = []
-    for _, items, use in pieces_of(instructions):
-        found = None if use is None else tables.get(id(use.block))
-        if found is None:
-            found = _piece_table(items, axes, sums)
-        if use is not None:
-            tables[id(use.block)] = found
-        parts.append(found)
-    if len(parts) == 1:
-        return parts[0]
-    parts.append(_piece_table((), axes, sums))
-    return StreamTable(
-        kind=np.concatenate([part.kind for part in parts]),
-        bytes=np.concatenate([part.bytes for part in parts]),
-        classes=np.concatenate([part.classes for part in parts]),
-        late=np.concatenate([part.late for part in parts]),
-        moving=np.concatenate([part.moving for part in parts]),
-    )
+def step_sums(timeline: Timeline) -> StepSums:
+    """Sum up the reported step of a Timeline.
+
+    Parameters
+    ----------
+    timeline : Timeline
+
+    Returns
+    -------
+    StepSums
+
+    Examples
+    --------
+    >>> import simgpu
+    >>> sums = step_sums(simgpu.play_case(simgpu.load_scenario("pipeline_ideal").cases[0]))
+    >>> sums.breakdown(0)["bubble"] / 1e6  # three stages ahead, forward and backward: 3 x 3 ms
+    9.0
+    """
+    parts = [_sums(rows) for rows in step_rows(timeline)]
+    classes, hidden, moving = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return StepSums(classes_ns=classes, hidden_ns=hidden, moving_ns=moving)
 
 
-def _piece_table(
-    instructions: Sequence[Instruction], axes: dict[str, tuple[int, int]], sums: dict[int, Int64]
-) -> StreamTable:
-    size = len(instructions)
-    kind, late, moving = np.zeros(size, np.int64), np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-    payload, classes = np.zeros(size, np.int64), np.zeros((size, len(CLASSES)), np.int64)
-    for index, item in enumerate(instructions):
-        if isinstance(item, Compute):
-            kind[index] = WORK
-            known = sums.get(id(item.kernels))
-            if known is None:
-                known = sums[id(item.kernels)] = np.zeros(len(CLASSES), np.int64)
-                for kernel in item.kernels:
-                    known[_PLACE[f"compute.{kernel.op_class}"]] += kernel.duration_ns
-            classes[index] = known
-        elif isinstance(item, Collective | Send | Recv):
-            kind[index], payload[index] = TRANSFER, item.bytes
-            late[index], moving[index] = axes[item.communicator]
-    return StreamTable(kind=kind, bytes=payload, classes=classes, late=late, moving=moving)
+def step_rows(timeline: Timeline) -> Iterator[StepRows]:
+    """Yield what all ranks did in the reported step, some ranks after the other.
+
+    Parameters
+    ----------
+    timeline : Timeline
+    """
+    step = timeline.derived(reported)
+    first = step.derived(first_rows)[:: len(step.streams)]
+    begin, ranks = 0, len(step.program.ranks)
+    while begin < ranks:
+        end = max(begin + 1, int(np.searchsorted(first, first[begin] + _ROWS, "right")) - 1)
+        yield StepRows(step, range(begin, min(end, ranks)))
+        begin = end
 
 
-def _merged(parts: list[tuple[Int64, Int64]], begin: int, end: int) -> tuple[Int64, Int64]:
-    """Cut intervals at the step's ends and merge them into disjoint ones in order."""
-    start = np.maximum(np.concatenate([part[0] for part in parts]), begin)
-    stop = np.minimum(np.concatenate([part[1] for part in parts]), end)
+def _sums(rows: StepRows) -> tuple[Int64, Int64, Int64]:
+    pieces = step_pieces(rows)
+    count, rank = len(rows.ranks), pieces.rank - rows.ranks.start
+    shares = Shares(rows.timeline)  # of these ranks only: where no two runs are alike there are millions in all
+    number, class_of = shares.numbers(pieces), waited(rows, pieces)
+    waits = np.flatnonzero(class_of >= 0)
+    place = rank[waits] * len(CLASSES) + class_of[waits]
+    length = pieces.end_ns[waits] - pieces.start_ns[waits]
+    total = np.bincount(place, weights=length, minlength=count * len(CLASSES)).astype(np.int64)
+    classes = total.reshape(count, len(CLASSES))
+    matrix = shares.matrix()
+    work = np.flatnonzero(number >= 0)
+    for column in np.flatnonzero(matrix.any(axis=0)).tolist():
+        weights = matrix[number[work], column]
+        classes[:, column] += np.bincount(rank[work], weights=weights, minlength=count).astype(np.int64)
+    return classes, *_overlaps(rows)
+
+
+def _overlaps(rows: StepRows) -> tuple[Int64, Int64]:
+    """Return how long transfers of each rank were under way while kernels ran, and how long in all."""
+    table = rows.timeline.derived(instruction_table)
+    moves = np.flatnonzero((table.bytes[rows.number] > 0) & (rows.stream != rows.timeline.streams.index(COMPUTE)))
+    begin, end = _merged(*on_one_axis(rows, rows.rank[moves], rows.start_ns[moves], rows.end_ns[moves]))
+    rank = begin // (rows.length_ns + 2)
+    hidden = common_ns(running_ns(rows), (begin, end))
+    count = len(rows.ranks)
+    sums = (np.bincount(rank, weights=found, minlength=count).astype(np.int64) for found in (hidden, end - begin))
+    hidden, moving = sums
+    return hidden, moving
+
+
+def running_ns(rows: StepRows) -> tuple[Int64, Int64]:
+    """When kernels of the compute streams ran: begins and ends of disjoint times, in order, on the axis of all ranks.
+
+    Parameters
+    ----------
+    rows : StepRows
+
+    Returns
+    -------
+    begins, ends : (n,) int64, nanoseconds
+        As `on_one_axis` places them.
+    """
+    ran = kernel_pieces(rows)
+    return on_one_axis(rows, ran.rank, ran.start_ns, ran.end_ns)
+
+
+def on_one_axis(rows: StepRows, rank: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """Cut times at the step's ends and put the steps of all ranks one after the other, a gap between them.
+
+    Parameters
+    ----------
+    rows : StepRows
+    rank, start_ns, end_ns : (n,) int64
+        Nanoseconds since the step began.
+    """
+    begin = (rank - rows.ranks.start) * (rows.length_ns + 2)
+    return begin + np.maximum(start_ns, 0), begin + np.minimum(end_ns, rows.length_ns)
+
+
+def _merged(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
+    """Merge intervals into disjoint ones in order."""
     some = stop > start
     start, stop = start[some], stop[some]
+    if not len(start):
+        return start, stop
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(stop[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]]) if len(start) else np.zeros(0, np.int64)
-    return start[first], reach[np.r_[first[1:] - 1, len(start) - 1]] if len(start) else reach
+    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])
+    return start[first], reach[np.r_[first[1:] - 1, len(start) - 1]]
 
 
 def common_ns(left: tuple[Int64, Int64], right: tuple[Int64, Int64]) -> Int64:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from simgpu.metrics.accounting import RankAccount
+from simgpu.metrics.accounting import rank_bars
 from simgpu.metrics.activity import CLASSES, LazyBars
 from simgpu.metrics.communication import transfer_reports
 from simgpu.metrics.facts import RunFacts
 from simgpu.metrics.host_memory import HostMemory, describe_overfull_host, host_memory
 from simgpu.metrics.memory import allowances, describe_nearly_full, memory_use
 from simgpu.metrics.report import RankReport, Report
-from simgpu.metrics.step_sums import StepSums
+from simgpu.metrics.step_sums import StepSums, step_sums
 from simgpu.timeline import Timeline
 
 
@@ -25,7 +25,7 @@ def summarize(timeline: Timeline, facts: RunFacts) -> Report:
     communication time under which kernels ran (as Holistic Trace Analysis counts it). MFU is
     model FLOPs / (step x GPUs x peak).
     """
-    sums = StepSums(timeline)
+    sums = step_sums(timeline)
     ranks = tuple(_rank_report(timeline, sums, index) for index in range(len(timeline.program.ranks)))
     begin, end = timeline.window_ns
     step_ns = end - begin
@@ -93,7 +93,7 @@ def _rank_report(timeline: Timeline, sums: StepSums, index: int) -> RankReport:
         device=role.device,
         capacity_bytes=role.capacity_bytes,
         breakdown_ns=sums.breakdown(index),
-        bars=LazyBars(lambda: RankAccount(timeline, index).bars()),
+        bars=LazyBars(lambda: rank_bars(timeline, index)),
         memory_curve=memory.curve,
         peak_memory_bytes=memory.peak_bytes,
         peak_time_ns=memory.peak_time_ns,
@@ -102,7 +102,7 @@ def _rank_report(timeline: Timeline, sums: StepSums, index: int) -> RankReport:
 
 
 def _overlap_ratio(sums: StepSums, ranks: Sequence[RankReport]) -> float:
-    found = [(rank.count, *sums.overlap_ns(index)) for index, rank in enumerate(ranks)]
+    found = list(zip([rank.count for rank in ranks], sums.hidden_ns.tolist(), sums.moving_ns.tolist(), strict=True))
     total = sum(count * moving for count, _, moving in found)
     return sum(count * hidden for count, hidden, _ in found) / total if total else 0.0
 

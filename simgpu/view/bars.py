@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.metrics.activity import Bar
+from simgpu.metrics.bar_table import Label
 from simgpu.units import format_time
 from simgpu.view.figure import payload, text
 from simgpu.view.lanes import PAINTS, Chart, Drawn, Lane
@@ -136,16 +136,19 @@ def _inside(drawing: Chart, drawn: Drawn, horizon_ms: float) -> dict[int, str]:
     """Words inside the longest bars that have room: the microbatch of a pass, the name of a wait or transfer."""
     width_px = (drawn.end_ns - drawn.start_ns) / 1e6 * PLOT_PX / horizon_ms
     longest = np.argsort(-width_px, kind="stable")
+    bars = drawing.bars
     words: dict[int, str] = {}
     for row in longest[: np.count_nonzero(width_px > 3)].tolist():
-        bar, name = drawing.bars[drawn.first[row]], PAINTS[drawn.paint[row]]
+        name = PAINTS[drawn.paint[row]]
         if drawn.stretch[row] >= 0:
             continue
         if name in PASSES:
+            microbatch = bars.microbatch[drawn.first[row]]
             small = f"<sub>{drawn.stage[row]}</sub>" if drawn.stage[row] >= 0 and width_px[row] > _BOTH_PX else ""
-            word = f"{bar.microbatch}{small}" if bar.microbatch >= 0 else ""
+            word = f"{microbatch}{small}" if microbatch >= 0 else ""
         else:
-            word = WORDS.get(name, "") or (text(bar.name) if name.startswith("transfer") else "")
+            label = bars.labels[bars.label[drawn.first[row]]]
+            word = WORDS.get(name, "") or (text(label.name) if name.startswith("transfer") else "")
         if word:
             words[row] = word
             if len(words) == _LABELLED:
@@ -173,31 +176,37 @@ def own_index(all_bars: Drawn, drawn: Drawn) -> NDArray[np.int64]:
 def _hover(drawing: Chart, drawn: Drawn, index: NDArray[np.int64], found: Released | None) -> list[str]:
     """One line a fact, for every drawn bar."""
     shown = []
-    parts_of = shares(drawn)
-    columns = (drawn.first, drawn.count, drawn.stretch, drawn.stage, index)
-    for low, pieces, stretch, stage, own in zip(*(column.tolist() for column in columns), strict=True):
-        bar = drawing.bars[low]
-        last = drawing.bars[low + pieces - 1]
-        lines = [f"<b>{pieces} short spans</b>" if stretch >= 0 else f"<b>{text(bar_name(bar, last))}</b>"]
-        lines.append(f"{format_time(last.end_ns - bar.start_ns)}, from {bar.start_ns / 1e6:,.3f} ms")
+    parts_of, bars = shares(drawn), drawing.bars
+    last = drawn.first + drawn.count - 1
+    columns = (
+        drawn.first, drawn.count, drawn.stretch, drawn.stage, index, bars.label[drawn.first], bars.label[last],
+        bars.start_ns[drawn.first], bars.end_ns[last], bars.microbatch[drawn.first], bars.rank[drawn.first],
+        bars.stream[drawn.first],
+    )  # fmt: skip
+    for low, pieces, stretch, stage, own, first, final, start, end, microbatch, rank, stream in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        label = bars.labels[first]
+        named = f"{pieces} short spans" if stretch >= 0 else text(bar_name(label, bars.labels[final]))
+        lines = [f"<b>{named}</b>", f"{format_time(end - start)}, from {start / 1e6:,.3f} ms"]
         if stretch >= 0:
             lines += [f"{share:.1%} {GANTT[name].label}" for name, share in parts_of[stretch]]
         else:
-            if bar.microbatch >= 0:
+            if microbatch >= 0:
                 stages = f", stage {stage}" if stage >= 0 else ""
-                lines.append(f"microbatch {bar.microbatch}{stages}" + (f", {text(bar.phase)}" if bar.phase else ""))
-            if bar.bytes:
-                lines.append(payload(bar.bytes))
+                lines.append(f"microbatch {microbatch}{stages}" + (f", {text(label.phase)}" if label.phase else ""))
+            if label.bytes:
+                lines.append(payload(label.bytes))
             parts: Counter[str] = Counter()
-            for member in drawing.bars[low : low + pieces]:
-                parts.update(dict(member.accounting))
-            if len(parts) > 1 or bar.kind == "compute":
+            for member in range(low, low + pieces):
+                parts.update(dict(bars.accounting(member)))
+            if len(parts) > 1 or label.kind == "compute":
                 lines.append(", ".join(f"{_class(key)} {format_time(ns)}" for key, ns in parts.most_common()))
-            if bar.reason:
-                lines.append(text(bar.reason))
+            if label.reason:
+                lines.append(text(label.reason))
             if found is not None and (said := found.words(own, title(drawing, int(found.bar[own])))):
                 lines.append(said)
-        lines.append(f"rank {bar.rank} · {text(bar.stream)}")
+        lines.append(f"rank {rank} · {text(bars.streams[stream])}")
         shown.append("<br>".join(lines))
     return shown
 
@@ -215,11 +224,12 @@ def title(drawing: Chart, bar: int) -> str:
         return ""
     first = int(drawing.drawn.first[bar])
     last = first + int(drawing.drawn.count[bar]) - 1
-    name = bar_name(drawing.bars[first], drawing.bars[last])
-    return text(f"{name} of rank {drawing.bars[first].rank}")
+    bars = drawing.bars
+    name = bar_name(bars.labels[bars.label[first]], bars.labels[bars.label[last]])
+    return text(f"{name} of rank {bars.rank[first]}")
 
 
-def bar_name(bar: Bar, last: Bar) -> str:
+def bar_name(bar: Label, last: Label) -> str:
     """Name a drawn bar by the first and the last of those it joins."""
     if bar.name != last.name:
         return f"{bar.name} … {last.name}"

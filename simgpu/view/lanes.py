@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.metrics.activity import AXES, Bar
-from simgpu.metrics.report import RankReport, Report
-from simgpu.timeline import Timeline
+from simgpu.metrics.activity import AXES
+from simgpu.metrics.bar_table import BarTable, Label, joined, table_of
+from simgpu.metrics.numbering import as_they_come
+from simgpu.metrics.report import Report
+from simgpu.timeline import Int64
 from simgpu.view.palette import GANTT
+from simgpu.view.rank_classes import rank_classes
 from simgpu.view.stages import stage_of
 
 PAINTS = tuple(GANTT)
@@ -92,7 +95,7 @@ class Chart:
 
     lanes: tuple[Lane, ...]
     drawn: Drawn
-    bars: tuple[Bar, ...]
+    bars: BarTable
     hidden_ranks: int  # classes of ranks left out
     hidden_streams: tuple[str, ...]  # streams that no eye would find
     groups: tuple[tuple[int, ...], ...] = ()  # of each variant: by index in ``Report.ranks`` its lanes' group, or -1
@@ -121,111 +124,48 @@ def chart(reports: Sequence[Report], *, max_ranks: int = 16) -> Chart:
     ()
     """
     lanes: list[Lane] = []
-    bars: list[Bar] = []
-    rows: list[tuple[int, ...]] = []
+    parts: list[BarTable] = []
+    stages: list[dict[str, int]] = []  # of each lane: pipeline stages by the names of its passes
     hidden = 0
     unseen: dict[str, None] = {}
     groups: list[tuple[int, ...]] = []
     for variant, report in enumerate(reports):
-        classes = _classes(report)
+        classes = rank_classes(report)
         shown = _spread(classes, max_ranks)
         hidden += len(classes) - len(shown)
         groups.append(_groups(len(report.ranks), shown))
         for group, (indices, title) in enumerate(shown):
             found = [
-                (Lane(variant=variant, group=group, title=title, stream=stream, rank=indices[0]), streamed)
-                for stream, streamed in _by_stream(report.ranks[indices[0]].bars)
+                (Lane(variant=variant, group=group, title=title, stream=stream, rank=indices[0]), bars)
+                for stream, bars in _by_stream(table_of(report.ranks[indices[0]].bars))
             ]
             busy_ns: Counter[str] = Counter()
-            for lane, streamed in found:
-                busy_ns[lane.band] += sum(bar.duration_ns for bar in streamed)
-            for lane, streamed in found:
+            for lane, bars in found:
+                busy_ns[lane.band] += int((bars.end_ns - bars.start_ns).sum())
+            for lane, bars in found:
                 if lane.stream != "compute" and 1000 * busy_ns[lane.band] < report.step_time_ns:
                     unseen[lane.band] = None
                     continue
-                stages = stage_of((bar.name for bar in streamed), report.ranks[lane.rank].stages)
-                _place(streamed, len(lanes), len(bars), rows, stages if lane.stream == "compute" else {})
-                bars += streamed
+                held = report.ranks[lane.rank].stages
+                firsts = as_they_come(bars.label)[0] if len(held) > 1 else ()
+                names = [bars.labels[bars.label[first]].name for first in firsts]
+                stages.append(stage_of(names, held) if lane.stream == "compute" else {})
+                parts.append(bars)
                 lanes.append(lane)
-    table = np.array(rows, dtype=np.int64).reshape(-1, 7)
     return Chart(
         lanes=tuple(lanes),
-        drawn=_joined(table),
-        bars=tuple(bars),
+        drawn=_joined(_placed(parts, stages)),
+        bars=joined(parts),
         hidden_ranks=hidden,
         hidden_streams=tuple(unseen),
         groups=tuple(groups),
     )
 
 
-def class_titles(report: Report) -> list[tuple[RankReport, str]]:
-    """Find the ranks that look alike: a representative of each class, in order, and its name, ``stage 2 · rank 2``.
-
-    Parameters
-    ----------
-    report : Report
-
-    Returns
-    -------
-    list of (RankReport, str)
-    """
-    return [(report.ranks[indices[0]], title) for indices, title in _classes(report)]
-
-
-def member_text(members: Sequence[int], *, longest: int = 4) -> str:
-    """Write rank numbers as ranges, at most ``longest`` of them.
-
-    Examples
-    --------
-    >>> member_text((0, 1, 2, 3, 8)), member_text((5,)), member_text(range(0, 64, 8), longest=2)
-    ('ranks 0–3, 8', 'rank 5', 'ranks 0, 8 … 56 (8 of them)')
-    """
-    ranges: list[list[int]] = []
-    for member in sorted(members):
-        if ranges and member == ranges[-1][1] + 1:
-            ranges[-1][1] = member
-        else:
-            ranges.append([member, member])
-    parts = [str(low) if low == high else f"{low}–{high}" for low, high in ranges]
-    if len(parts) > longest:
-        return f"ranks {', '.join(parts[:longest])} … {parts[-1]} ({len(members)} of them)"
-    return f"{'rank' if len(members) == 1 else 'ranks'} {', '.join(parts)}"
-
-
-def _classes(report: Report) -> list[tuple[list[int], str]]:
-    """Return the indices of the ranks of each class, and its name."""
-    alike: dict[object, list[int]] = {}
-    for index, rank in enumerate(report.ranks):
-        alike.setdefault((rank.stages, rank.memory_curve), []).append(index)
-    classes: dict[object, list[int]] = {}
-    for number, indices in enumerate(alike.values()):
-        known: dict[object, tuple[object, ...]] = {}  # what ranks with the same rows did
-        for index in indices:
-            rows = None if report.timeline is None else _rows(report.timeline, index)
-            did = known.get(rows) if rows is not None else None
-            if did is None:
-                bars = report.ranks[index].bars if len(indices) > 1 else ()  # one alone is a class of its own
-                did = tuple((bar.stream, bar.start_ns, bar.end_ns, bar.kind, bar.phase, bar.axis) for bar in bars)
-                known[rows] = did
-            classes.setdefault((number, did), []).append(index)
-    staged = len({rank.stages for rank in report.ranks}) > 1
-    named = []
-    for indices in classes.values():
-        members = [member for index in indices for member in report.ranks[index].members]
-        named.append((indices, _title(report.ranks[indices[0]], members, staged)))
-    return sorted(named, key=lambda one: (report.ranks[one[0][0]].stages[:1], one[0][0]))
-
-
-def _rows(timeline: Timeline, rank: int) -> object:
-    """Return all that a rank's bars follow from, but for whom they waited; None where the CPU held kernels up."""
-    if timeline.kernel_holds_ns:
-        return None
-    spans = timeline.spans
-    own = slice(*np.searchsorted(spans.rank, [rank, rank + 1]).tolist())
-    columns = (
-        spans.stream, spans.instruction, spans.step, spans.ready_ns, spans.issued_ns, spans.start_ns, spans.end_ns
-    )  # fmt: skip
-    return (timeline.program.ranks[rank].role, *(column[own].tobytes() for column in columns))
+def _spread(classes: list[tuple[list[int], str]], most: int) -> list[tuple[list[int], str]]:
+    if len(classes) <= most:
+        return classes
+    return [classes[round(i * (len(classes) - 1) / max(1, most - 1))] for i in range(most)]
 
 
 def _groups(ranks: int, shown: list[tuple[list[int], str]]) -> tuple[int, ...]:
@@ -236,56 +176,67 @@ def _groups(ranks: int, shown: list[tuple[list[int], str]]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _title(rank: RankReport, members: Sequence[int], staged: bool) -> str:
-    if not staged:
-        return member_text(members)
-    stages = "–".join(map(str, sorted({rank.stages[0], rank.stages[-1]}))) if rank.stages else "?"
-    if len(rank.stages) > 1 and rank.stages[-1] - rank.stages[0] >= len(rank.stages):
-        stages = ", ".join(map(str, rank.stages))
-    return f"{'stage' if len(rank.stages) == 1 else 'stages'} {stages} · {member_text(members)}"
-
-
-def _spread(classes: list[tuple[list[int], str]], most: int) -> list[tuple[list[int], str]]:
-    if len(classes) <= most:
-        return classes
-    return [classes[round(i * (len(classes) - 1) / max(1, most - 1))] for i in range(most)]
-
-
-def _by_stream(bars: Iterable[Bar]) -> list[tuple[str, list[Bar]]]:
-    streams: dict[str, list[Bar]] = {}
-    for bar in bars:
-        if bar.end_ns > bar.start_ns:
-            streams.setdefault(bar.stream, []).append(bar)
+def _by_stream(table: BarTable) -> list[tuple[str, BarTable]]:
+    """Return the bars of each stream that take time, streams in the order of their rows."""
+    some = np.flatnonzero(table.end_ns > table.start_ns)
+    stream = table.stream[some]
+    found = [(table.streams[one], table.take(some[stream == one])) for one in np.flatnonzero(np.bincount(stream))]
     known = {name: place for place, name in enumerate(_STREAMS)}
-    return sorted(streams.items(), key=lambda item: (known.get(item[0].split(" ")[0], len(known)), item[0]))
+    return sorted(found, key=lambda item: (known.get(item[0].split(" ")[0], len(known)), item[0]))
 
 
-def _paint(bar: Bar) -> int:
-    match bar.kind:
-        case "compute" if bar.name.startswith(_LATE):
+def _paint(label: Label) -> int:
+    match label.kind:
+        case "compute" if label.name.startswith(_LATE):
             return _CODE["weight"]
         case "compute":
-            return _CODE.get(bar.phase, _CODE["compute"])
+            return _CODE.get(label.phase, _CODE["compute"])
         case "transfer":
-            return _CODE.get(f"transfer.{bar.axis}", _CODE["transfer"])
+            return _CODE.get(f"transfer.{label.axis}", _CODE["transfer"])
+        case "wait" if label.waits_for:
+            return _CODE.get(label.waits_for, _CODE["compute"])
         case _:
             return _CODE["rendezvous"]
 
 
-def _place(bars: list[Bar], lane: int, offset: int, rows: list[tuple[int, ...]], stages: Mapping[str, int]) -> None:
-    """Append (lane, paint, start, end, bar, microbatch, stage) for every piece of every bar."""
-    for index, bar in enumerate(bars, offset):
-        if bar.kind == "wait" and bar.accounting:
-            start = bar.start_ns
-            parts = bar.accounting if len(bar.accounting) == 1 else sorted(bar.accounting, key=_is_exposed)
-            for name, length in parts:
-                end = min(start + length, bar.end_ns)
-                if end > start:
-                    rows.append((lane, _CODE.get(name, _CODE["compute"]), start, end, index, bar.microbatch, -1))
-                start = end
-        else:
-            stage = stages.get(bar.name, -1)
-            rows.append((lane, _paint(bar), bar.start_ns, bar.end_ns, index, bar.microbatch, stage))
+def _placed(parts: Sequence[BarTable], stages: Sequence[Mapping[str, int]]) -> NDArray[np.int64]:
+    """Return (lane, paint, start, end, bar, microbatch, stage) for every piece of every bar, a part a lane."""
+    tables, offset = [], 0
+    known: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}  # by identity: lanes of a run share labels
+    for lane, (part, stage_by_name) in enumerate(zip(parts, stages, strict=True)):
+        if id(part.labels) not in known:
+            paints = np.array([_paint(label) for label in part.labels], np.int64)
+            known[id(part.labels)] = paints, np.array([label.kind == "wait" for label in part.labels], np.bool_)
+        paint, waits = known[id(part.labels)]
+        stage = np.full(len(part), -1)
+        if stage_by_name:
+            stage = np.array([stage_by_name.get(label.name, -1) for label in part.labels], np.int64)[part.label]
+        columns = (
+            np.full(len(part), lane), paint[part.label], part.start_ns, part.end_ns,
+            np.arange(offset, offset + len(part)), part.microbatch, stage,
+        )  # fmt: skip
+        mixed = np.flatnonzero(waits[part.label] & (part.share >= 0))
+        tables.append(_cut(part, np.stack(columns, axis=1), mixed))
+        offset += len(part)
+    return np.concatenate([np.zeros((0, 7), np.int64), *tables])
+
+
+def _cut(part: BarTable, rows: NDArray[np.int64], mixed: Int64) -> NDArray[np.int64]:
+    """Cut waits of several classes, those at ``mixed``, into these."""
+    if not len(mixed):
+        return rows
+    found, last = [], 0
+    for row in mixed.tolist():
+        lane, _, start, stop, bar, microbatch, _ = rows[row].tolist()
+        found.append(rows[last:row])
+        for name, length in sorted(part.accounting(row), key=_is_exposed):
+            end = min(start + length, stop)
+            if end > start:
+                cut = (lane, _CODE.get(name, _CODE["compute"]), start, end, bar, microbatch, -1)
+                found.append(np.array([cut], np.int64))
+            start = end
+        last = row + 1
+    return np.concatenate([*found, rows[last:]])
 
 
 def _is_exposed(part: tuple[str, int]) -> bool:

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from simgpu.metrics.activity import Bar
+from simgpu.metrics.bar_table import Label
+from simgpu.metrics.numbering import as_they_come
 from simgpu.metrics.releases import REASONS
+from simgpu.timeline import Int64
 from simgpu.view.bars import PASSES, WORDS, bar_name, trace
 from simgpu.view.figure import payload, text
 from simgpu.view.lanes import PAINTS, Chart
@@ -55,26 +57,15 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int, found: Released) ->
     """
     drawn = drawing.drawn
     tick_ns = -(-horizon_ns // (_TICKS - 1))
-    known: dict[str, int] = {}
-    label = np.empty(len(drawn), dtype="<u4")
-    microbatch = np.empty(len(drawn), dtype="<i4")
-    numbers: dict[tuple[object, ...], int] = {}  # by what a label says
-    for row, (first, count) in enumerate(zip(drawn.first.tolist(), drawn.count.tolist(), strict=True)):
-        bar, last = drawing.bars[first], drawing.bars[first + count - 1]
-        says = bar.name, last.name, bar.phase, bar.bytes, bar.reason, bar.rank, bar.stream
-        number = numbers.get(says)
-        if number is None:
-            number = numbers[says] = known.setdefault(_label(bar, last), len(known))
-        label[row] = number
-        microbatch[row] = bar.microbatch
+    labels, label = _labels(drawing)
     start = drawn.start_ns // tick_ns
     columns = (
         np.searchsorted(drawn.lane, np.arange(len(drawing.lanes) + 1)).astype("<u4"),
         start.astype("<u4"),
         (drawn.end_ns // tick_ns - start).astype("<u4"),
-        label,
+        label.astype("<u4"),
         found.bar.astype("<u4"),
-        microbatch,
+        drawing.bars.microbatch[drawn.first].astype("<i4"),
         drawn.stage.astype("<i2"),
         drawn.paint.astype("u1"),
         found.reason.astype("u1"),
@@ -89,7 +80,7 @@ def levels(drawing: Chart, rows: Placement, horizon_ns: int, found: Released) ->
         "paints": [trace(name) for name in PAINTS],
         "words": [_word(name) for name in PAINTS],
         "reasons": REASONS,
-        "labels": list(known),
+        "labels": labels,
         "columns": base64.b64encode(packed).decode(),
     }
 
@@ -100,7 +91,25 @@ def _word(paint: str) -> str:
     return "*" if paint.startswith("transfer") else WORDS.get(paint, "")
 
 
-def _label(bar: Bar, last: Bar) -> str:
+def _labels(drawing: Chart) -> tuple[list[str], Int64]:
+    """Write the labels of all drawn bars, in the order in which they come first; return the number of each one's."""
+    drawn, bars = drawing.drawn, drawing.bars
+    last = drawn.first + drawn.count - 1
+    # Bars of a lane say the same where the first and the last of the bars that they join do.
+    first_of, last_of, count = bars.label[drawn.first], bars.label[last], len(bars.labels)
+    says = (first_of * count + last_of) * len(drawing.lanes) + drawn.lane
+    first, which = as_they_come(says)
+    known: dict[str, int] = {}
+    number = np.zeros(len(first), np.int64)
+    for one, row in enumerate(first.tolist()):
+        begin = int(drawn.first[row])
+        lane = f"rank {bars.rank[begin]} · {text(bars.streams[bars.stream[begin]])}"
+        said = _label(bars.labels[bars.label[begin]], bars.labels[bars.label[last[row]]], lane)
+        number[one] = known.setdefault(said, len(known))
+    return list(known), number[which]
+
+
+def _label(bar: Label, last: Label, lane: str) -> str:
     """Lines of a hover, between which the page puts the time."""
     lines = [f"<b>{text(bar_name(bar, last))}</b>"]
     if bar.phase:
@@ -109,5 +118,5 @@ def _label(bar: Bar, last: Bar) -> str:
         lines.append(payload(bar.bytes))
     if bar.reason:
         lines.append(text(bar.reason))
-    lines.append(f"rank {bar.rank} · {text(bar.stream)}")
+    lines.append(lane)
     return "<br>".join(lines)

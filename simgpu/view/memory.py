@@ -11,8 +11,8 @@ from simgpu.metrics.report import RankReport, Report
 from simgpu.units import GIB, format_bytes
 from simgpu.view.curve import Curve, packed, thinned
 from simgpu.view.figure import ASIDE, Spec, layout, shorten, template, text, time_axis
-from simgpu.view.lanes import class_titles
 from simgpu.view.palette import OVER, RANK_COLOURS
+from simgpu.view.rank_classes import class_titles
 
 SMALL_SHARE: Final = 0.4
 """Of the capacity: where no run takes more, the axis ends at the highest peak and the capacity is told in words."""

@@ -13,7 +13,7 @@ from simgpu.metrics.critical_link import EVENT, HOST_ISSUE, PARTNER, START
 from simgpu.metrics.releases import REASONS, Releases, releases
 from simgpu.metrics.report import Report
 from simgpu.program import COMPUTE
-from simgpu.timeline import Int64, Timeline
+from simgpu.timeline import Int64, Timeline, reported
 from simgpu.view.lanes import Chart, Lane
 
 _PHRASES: Final = {EVENT: "released by", PARTNER: "released by its last partner, after"}
@@ -79,14 +79,15 @@ def released(chart: Chart, reports: Sequence[Report]) -> Released:
     drawn = chart.drawn
     bar = np.full(len(drawn), -1, np.int64)
     reason = np.full(len(drawn), REASONS.index(START), np.int8)
-    waits = np.array([one.kind in ("wait", "rendezvous") for one in chart.bars], np.bool_)[drawn.first]
+    kinds = np.array([one.kind in ("wait", "rendezvous") for one in chart.bars.labels], np.bool_)
+    waits = kinds[chart.bars.label[drawn.first]]
     firsts = np.searchsorted(drawn.lane, np.arange(len(chart.lanes) + 1))
     for variant, report in enumerate(reports):
         if report.timeline is None:
             continue
-        found = releases(report.timeline)
-        spans = report.timeline.spans
-        lanes = _lanes(chart, variant, report.timeline)
+        timeline = report.timeline.derived(reported)
+        found, spans = releases(timeline), timeline.spans
+        lanes = _lanes(chart, variant, timeline)
         shown = lanes[spans.rank, spans.stream] >= 0
         for lane, one in enumerate(chart.lanes):
             if one.variant != variant:
@@ -96,9 +97,9 @@ def released(chart: Chart, reports: Sequence[Report]) -> Released:
                 when = drawn.start_ns[_held_up(mine, waits)]
             else:
                 when = np.where(waits[mine], drawn.end_ns[mine], drawn.start_ns[mine])
-            rows = _rows_from(report.timeline, found, one, when)
+            rows = _rows_from(timeline, found, one, when)
             known = rows >= 0
-            bar[mine[known]] = _bars_at(chart, lanes, report.timeline, _shown(found, shown, found.row[rows[known]]))
+            bar[mine[known]] = _bars_at(chart, lanes, timeline, _shown(found, shown, found.row[rows[known]]))
             reason[mine[known]] = found.reason[rows[known]]
             # kernels that begin inside a run of them had waited for the CPU
             held = mine[~known & ~waits[mine] & (drawn.start_ns[mine] > 0)]
@@ -109,11 +110,8 @@ def released(chart: Chart, reports: Sequence[Report]) -> Released:
 
 def _earlier_parts(bar: Int64, reason: NDArray[np.int8], end_ns: Int64) -> None:
     """Give each part of a wait what ended that part: a bubble ends with what released the transfer that follows it."""
-    while True:
-        early = np.flatnonzero(bar >= 0)
-        early = early[end_ns[bar[early]] > end_ns[early]]
-        if not len(early):
-            return
+    early = np.flatnonzero(bar >= 0)
+    while len(early := early[(bar[early] >= 0) & (end_ns[bar[early]] > end_ns[early])]):
         bar[early], reason[early] = bar[bar[early]], reason[bar[early]]
 
 

@@ -11,7 +11,7 @@ from simgpu.metrics.limit import limit_words
 from simgpu.metrics.report import Report, TransferReport
 from simgpu.units import format_bandwidth, format_bytes, format_time
 from simgpu.view.figure import payload
-from simgpu.view.lanes import member_text
+from simgpu.view.rank_classes import member_text
 
 _MOST_TRANSFERS = 40  # rows of one variant; the largest by time are kept
 _SOURCES = {"measured": "measured fit", "constructed": "from link rates", "free": "free"}

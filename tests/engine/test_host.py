@@ -10,7 +10,7 @@ from simgpu.engine import host, play
 from simgpu.engine.launches import Launches
 from simgpu.errors import DeadlockError
 from simgpu.fold import fold
-from simgpu.metrics.accounting import RankAccount, breakdown
+from simgpu.metrics.accounting import breakdown, rank_bars
 from simgpu.program import HOST, Disturbance, Kernel, Record, Wait
 from tests.engine.oracle import schedule
 from tests.programs import all_reduce, cost, hosted, issue, program, reduce_key, role, work, works
@@ -21,7 +21,7 @@ def alone(streams, op_ns, launch_ns=None, **kwargs):
 
 
 def classes(timeline, rank=0):
-    found = {name: value for name, value in breakdown(RankAccount(timeline, rank).bars()).items() if value}
+    found = {name: value for name, value in breakdown(rank_bars(timeline, rank)).items() if value}
     begin, end = timeline.window_ns
     assert sum(found.values()) == end - begin
     return found
@@ -90,7 +90,7 @@ def test_a_late_launch_of_a_collective_is_the_hosts_fault_here_and_a_straggler_t
     # rank 1's CPU needs 310 a step: 65 to end the last all-reduce, 100 of work, and the launch is there at 310
     assert classes(timeline, 1) == {"compute.gemm": 100, "host": 310 - 165, "exposed.dp": 65}
     assert classes(timeline, 0) == {"compute.gemm": 100, "straggler": 310 - 165, "exposed.dp": 65}
-    (reason,) = {bar.reason for bar in RankAccount(timeline, 1).bars() if bar.name == "host"}
+    (reason,) = {bar.reason for bar in rank_bars(timeline, 1) if bar.name == "host"}
     assert reason == "the CPU has not launched all_reduce yet"
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from simgpu.engine import play
-from simgpu.metrics.accounting import RankAccount, breakdown
+from simgpu.metrics.accounting import breakdown, rank_bars
 from simgpu.program import Compute, Disturbance, Kernel, Record, Wait
 from tests.programs import all_reduce, cost, program, reduce_key, role
 
@@ -43,7 +43,7 @@ def test_a_transfer_that_outlasts_the_work_slows_all_of_it():
     streams = {"compute": [lead(10), Record(1), WORK, Wait(2)], "dp": [Wait(1), all_reduce(8), Record(2)]}
     timeline = play(beside(streams, 1000))
     assert ends(timeline) == (200, 380)
-    totals = {name: value for name, value in breakdown(RankAccount(timeline, 0).bars()).items() if value}
+    totals = {name: value for name, value in breakdown(rank_bars(timeline, 0)).items() if value}
     assert totals == {"compute.gemm": 210, "compute.memory_bound": 180, "exposed.dp": 620}
 
 

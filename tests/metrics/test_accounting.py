@@ -1,13 +1,13 @@
 """Every nanosecond has one class, and the right one."""
 
 from simgpu.engine import play
-from simgpu.metrics.accounting import RankAccount, breakdown
+from simgpu.metrics.accounting import breakdown, rank_bars
 from simgpu.program import Record, Wait
 from tests.programs import all_reduce, cost, message_key, program, recv, reduce_key, role, send, work
 
 
 def classes(timeline, rank):
-    found = {name: value for name, value in breakdown(RankAccount(timeline, rank).bars()).items() if value}
+    found = {name: value for name, value in breakdown(rank_bars(timeline, rank)).items() if value}
     begin, end = timeline.window_ns
     assert sum(found.values()) == end - begin
     return found
@@ -50,5 +50,5 @@ def test_waiting_for_a_neighbour_is_a_bubble_until_it_sends_and_exposed_after():
     second = role({"compute": [Wait(2), work(20)], "pp recv": [recv(0, 8), Record(2)]}, stage=1)
     timeline = play(program([first, second], [0, 1], [("pp", (0, 1))], {(0, message_key(0, 1, 8)): cost(3, 4)}))
     assert classes(timeline, 1) == {"compute.gemm": 20, "exposed.pp": 7, "bubble": 73}
-    reasons = [bar.reason for bar in RankAccount(timeline, 1).bars() if bar.kind == "wait"]
+    reasons = [bar.reason for bar in rank_bars(timeline, 1) if bar.kind == "wait"]
     assert "rank 0 (stage 0) is late for recv x" in reasons

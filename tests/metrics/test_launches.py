@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from simgpu.api import simulate
 from simgpu.engine import play
-from simgpu.metrics.accounting import RankAccount, breakdown
+from simgpu.metrics.accounting import breakdown, rank_bars
 from simgpu.metrics.launches import launches
 from simgpu.metrics.verdict import launch_bound
 from simgpu.program import COMPUTE, HOST, Record, Wait
@@ -35,7 +35,7 @@ def test_nobody_issues_nothing():
 def test_waits_for_launches_are_bars_between_the_kernels():
     """Kernels of 10, launched every 25."""
     timeline = play(program([role(hosted({"compute": [works(10, 10, 10)]}, 25))], [0], [], {}))
-    bars = RankAccount(timeline, 0).bars()
+    bars = rank_bars(timeline, 0)
     assert [(bar.name, bar.duration_ns) for bar in bars] == [
         ("host", 15),
         ("work", 10),

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from simgpu.metrics.activity import Bar
-from simgpu.view.lanes import PAINTS, Drawn, chart, member_text
+from simgpu.view.lanes import PAINTS, Drawn, chart
+from simgpu.view.rank_classes import member_text
 
 from .reports import MS, ddp, pipeline, rank_report, report
 
