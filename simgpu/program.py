@@ -276,8 +276,8 @@ class Program:
     """
 
     roles: tuple[Role, ...]
-    ranks: tuple[Rank, ...]
-    groups: tuple[Group, ...]
+    ranks: Sequence[Rank]
+    groups: Sequence[Group]
     communicators: Mapping[str, Communicator]
     links: Sequence[Link]
     transfers: Mapping[tuple[int, TransferKey], TransferCost]  # (group index, key)

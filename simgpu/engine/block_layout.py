@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,26 @@ from numpy.typing import NDArray
 from simgpu.engine.step import MEMORY, RECORD, TRANSFER, WAIT, Step
 from simgpu.program import COMPUTE, Issue
 from simgpu.script import Block
+
+
+class Turn(NamedTuple):
+    """An instruction whose turn it is.
+
+    Parameters
+    ----------
+    stream : int
+        Its stream's place among the block's.
+    step : Step
+    row : int
+        Which row of the host's stream issues it, -1 for none.
+    records : tuple of int
+        Events that its stream records right behind it.
+    """
+
+    stream: int
+    step: Step
+    row: int
+    records: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,11 +50,9 @@ class BlockLayout:
         Name of the host stream that issues it, or empty.
     shape : hashable
         The same for blocks that do the same, whatever the names of their layers.
-    order : tuple of (str, int)
-        Streams and positions of its instructions, such that each comes behind all that it waits for, and transfers
-        before kernels that may run beside them.
-    issued_by : mapping of (str, int) to int
-        Which row of the host's stream issues an instruction.
+    order : tuple of Turn
+        Its instructions, such that each comes behind all that it waits for, and transfers before kernels that may run
+        beside them; marks go with what they are behind.
     places : mapping of int to int
         Place of each of the role's transfers among those of the block.
     moves : mapping of str to (n,) bool
@@ -47,8 +66,7 @@ class BlockLayout:
     slots: tuple[tuple[str, int], ...]
     host: str
     shape: Hashable
-    order: tuple[tuple[str, int], ...]
-    issued_by: Mapping[tuple[str, int], int]
+    order: tuple[Turn, ...]
     places: Mapping[int, int]
     moves: Mapping[str, NDArray[np.bool_]]
     last: frozenset[int]
@@ -62,20 +80,31 @@ def block_layout(
     if order is None:
         return None
     issues = enumerate(block.streams[host] if host else ())
+    rows = {(item.stream, item.instruction): row for row, item in issues if isinstance(item, Issue)}
+    numbers = {name: number for number, name in enumerate(steps)}
+    turns = []
+    for name, at in order:
+        behind = takewhile(_records, steps[name][at + 1 :])
+        if at == 0 or not _records(steps[name][at]):
+            records = tuple(step.number for step in behind)
+            turns.append(Turn(numbers[name], steps[name][at], rows.get((name, at), -1), records))
     return BlockLayout(
         block=block,
         steps=steps,
         slots=slots,
         host=host,
         shape=shape_of(block, steps, slots, host),
-        order=order,
-        issued_by={(item.stream, item.instruction): row for row, item in issues if isinstance(item, Issue)},
+        order=tuple(turns),
         places={slot: place for place, (_, slot) in enumerate(slots)},
         last=frozenset(
             step.number for step in takewhile(_takes_no_time, reversed(steps[COMPUTE])) if step.code == RECORD
         ),
         moves={name: np.array([step.code == TRANSFER for step in found], np.bool_) for name, found in steps.items()},
     )
+
+
+def _records(step: Step) -> bool:
+    return step.code == RECORD
 
 
 def _takes_no_time(step: Step) -> bool:

@@ -8,7 +8,7 @@ and nothing changes meanwhile it is kept, and placed as a whole in every layer, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
 from simgpu.engine.gathering import Arrival, Gathering, Until
 from simgpu.engine.host import HostThread
-from simgpu.engine.lane import TOO_LATE_NS, Lane, LaneHost
+from simgpu.engine.lane import TOO_LATE_NS, Lane
+from simgpu.engine.lane_host import LaneHost
 from simgpu.engine.layout import Gate
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Local, Outcome
@@ -26,6 +27,7 @@ from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Side
 from simgpu.engine.residency import Residency
 from simgpu.engine.step import COMPUTE_STREAM
+from simgpu.engine.stretch import Stretches
 from simgpu.program import COMPUTE
 
 
@@ -44,6 +46,10 @@ class RankBlocks:
         Of every gate: the rows of the host stream that issue it.
     sides : list of Side
         The rank's transfers.
+    stretches : mapping of str to StretchedKernels
+        Of the rank.
+    once : set of int
+        Kinds that this rank comes to once a step only, because of its own kernels' times.
     known : dict
         Outcomes by kind, what is resident beside it and, where that matters, how far the CPU is ahead. All ranks share
         it.
@@ -59,6 +65,8 @@ class RankBlocks:
     residency: Residency | None
     recorder: Recorder
     memory: MemoryLog
+    stretches: Stretches
+    once: Set[int]
     known: dict[Hashable, Outcome]
     streams: dict[str, Local] = field(default_factory=dict)
     thread: HostThread | None = None
@@ -88,7 +96,8 @@ class RankBlocks:
         if not known:
             gathering.refuse(self.number(step, gate))
             return False
-        outcome = self._look_up(gate, step, local_ns) if known > local_ns else None
+        seen = known > local_ns and self.kinds[gate] not in self.once
+        outcome = self._look_up(gate, step, local_ns) if seen else None
         if outcome is not None and not self._fits(gate, local_ns, outcome, known):
             outcome = None
         if outcome is not None and gathering.size == 1:
@@ -127,16 +136,20 @@ class RankBlocks:
         return NEVER_NS if self.residency is None else self.residency.known_until_ns(self.events.busy)
 
     def state(self, gate: int, step: int, local_ns: int) -> Hashable:
-        """Return everything that what happens in a block depends on."""
+        """Return what happens in a block depends on, besides its kind and begin."""
         late = tuple(since for name, since in self._since_ns(gate).items() if since >= local_ns)
         levels = None if self.residency is None else self.residency.levels.state()
         cpu = (0, b"") if self.thread is None else (self.thread.local_ns, self._needed(gate, step, local_ns))
-        return self.kinds[gate], local_ns, late, levels, cpu
+        return late, levels, cpu
 
     def lane(self, gate: int, step: int, local_ns: int) -> Lane:
         """Return the rank on its way through a block."""
         layout, thread, residency = self._layout(gate), self.thread, self.residency
-        host = None if thread is None or not layout.host else LaneHost(thread, self.host_at[gate][0], step)
+        host = None if thread is None or not layout.host else LaneHost(thread, *self.host_at[gate], step)
+        levels = Levels()
+        if residency is not None:
+            residency.levels.worst(local_ns)  # what is past need not be copied
+            levels = residency.levels.copy()
         targets = thread.script.targets if host is not None and thread is not None else ()
         return Lane(
             rank=self.rank,
@@ -145,9 +158,11 @@ class RankBlocks:
             since_ns=self._since_ns(gate),
             sides=self.sides,
             times=None if residency is None else residency.times,
-            levels=Levels() if residency is None else residency.levels.copy(),
+            levels=levels,
             host=host,
-            places={name: place for place, (_, name) in enumerate(targets)},
+            queues={name: place for place, (_, name) in enumerate(targets)},
+            stretches=self.stretches,
+            first=self._gate(gate).use.first,
         )
 
     def keep(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> None:
@@ -157,17 +172,20 @@ class RankBlocks:
             level = self.residency.levels.worst(local_ns)
             if self.residency.levels.first_ns < local_ns + outcome.end_ns:
                 return
-        if outcome.waits_ns == TOO_LATE_NS:
+        if outcome.waits_ns == TOO_LATE_NS or self.kinds[gate] in self.once:
             return
         if outcome.slack_ns is not None or self.thread is None or not self._layout(gate).host:
             self.known[self.kinds[gate], level] = outcome
         else:
             self.known[self._key(gate, step, local_ns, level)] = outcome
 
-    def _layout(self, gate: int) -> BlockLayout:
+    def _gate(self, gate: int) -> Gate:
         found = self.gates[gate]
         assert found is not None  # asked for only where there is one
-        return found.layout
+        return found
+
+    def _layout(self, gate: int) -> BlockLayout:
+        return self._gate(gate).layout
 
     def _since_ns(self, gate: int) -> dict[str, int]:
         return {name: self.streams[name].since_ns for name in self._layout(gate).steps if name != COMPUTE}

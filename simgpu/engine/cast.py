@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simpy import Environment
@@ -21,6 +22,7 @@ from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Rendezvous, Side
 from simgpu.engine.residency import Residency
 from simgpu.engine.stream import StreamProcess
+from simgpu.engine.stretch import Stretches
 from simgpu.program import Program
 
 
@@ -28,7 +30,7 @@ from simgpu.program import Program
 class Cast:
     """Makes the streams and threads of a Program's ranks.
 
-    ``number`` counts the streams by name.
+    ``number`` counts the streams by name; ``stretches`` has the ranks' own times of kernels.
     """
 
     env: Environment
@@ -39,6 +41,7 @@ class Cast:
     recorder: Recorder
     rendezvous: Rendezvous
     hosts: Hosts
+    stretches: Sequence[Stretches]
     steps: int
     processes: list[StreamProcess] = field(default_factory=list)
     threads: list[HostThread] = field(default_factory=list)
@@ -84,6 +87,7 @@ class Cast:
                 log=self.recorder.stream(rank, self.number[name]),
                 residency=residency,
                 queue=self.hosts.queues.get((rank, name)),
+                stretched=self.stretches[rank].get(name),
                 steps=self.steps,
             )
             self.processes.append(process)
@@ -137,6 +141,10 @@ class Cast:
             gatherings.append(found[2])
         if not any(gate is not None for gate in gates):
             return None
+        once = set[int]()
+        if self.stretches[rank]:
+            kinds = [self._own_kind(rank, gate, kind) for gate, kind in zip(layout.gates, kinds, strict=True)]
+            once.update(kind for kind, often in Counter(kinds).items() if often == 1)
         begins = [(gate.use.first[gate.layout.host] if gate.layout.host else 0) for gate in layout.gates]
         lengths = [len(gate.layout.block.streams[gate.layout.host]) if gate.layout.host else 0 for gate in layout.gates]
         return RankBlocks(
@@ -150,8 +158,19 @@ class Cast:
             residency=residency,
             recorder=self.recorder,
             memory=memory,
+            stretches=self.stretches[rank],
+            once=once,
             known=self._known,
         )
+
+    def _own_kind(self, rank: int, gate: Gate, kind: int) -> int:
+        """Return the kind of a block whose kernels take times of their own."""
+        own = []
+        for name, kernels in self.stretches[rank].items():
+            if name in gate.layout.steps:
+                first = gate.use.first[name]
+                own.append((name, kernels.between(first, first + len(gate.layout.steps[name]))))
+        return self._kinds.setdefault((kind, tuple(own)), len(self._kinds))
 
     def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering]:
         """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simpy import Environment
 
-from simgpu.engine.lane import Lane, UnforeseenError, play_together
+from simgpu.engine.lane import Lane, play_together
+from simgpu.engine.lane_host import UnforeseenError
 from simgpu.engine.outcome import Outcome
 from simgpu.engine.rank import StreamLoop, Walk
 
@@ -100,11 +101,18 @@ class Gathering:
                 return None
         return [outcome] * self.size
 
+    def _alike(self) -> bool:
+        """Whether all do the same at the same times."""
+        first = self._here[0]
+        kind = first.blocks.kinds[first.gate]
+        if any(one.local_ns != first.local_ns or one.blocks.kinds[one.gate] != kind for one in self._here):
+            return False
+        return self.size == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in self._here}) == 1
+
     def _play(self) -> list[Outcome] | Until | None:
         """Play the block; None where that cannot be done before the clock is there."""
         here = self._here
-        states = [arrival.blocks.state(arrival.gate, arrival.step, arrival.local_ns) for arrival in here]
-        alike = len(set(states)) == 1
+        alike = self._alike()
         lanes = [
             arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns)
             for arrival in here[: 1 if alike else None]

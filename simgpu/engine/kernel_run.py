@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from simgpu.engine.kernel_times import KernelTimes
+from simgpu.engine.kernel_times import RunTimes
 from simgpu.engine.launches import Run, before_last
 from simgpu.engine.levels import Levels
 from simgpu.engine.queue import Issued
-from simgpu.program import Compute
 
 ROUNDING_NS: Final = 1e-6
 """Work that a share's rounding adds and nobody does."""
@@ -23,16 +21,13 @@ class KernelRun:
 
     Parameters
     ----------
-    work : Compute
-    times : sequence of tuple
-        Duration of each kernel alone, then under each disturbance.
+    times : RunTimes
     start_ns : int
     issued : Issued or None
         Launches by the CPU that may hold the kernels up.
     """
 
-    work: Compute
-    times: Sequence[tuple[int, ...]]
+    times: RunTimes
     start_ns: int
     issued: Issued | None
     now_ns: int = field(init=False)
@@ -49,11 +44,11 @@ class KernelRun:
     @property
     def over(self) -> bool:
         """Whether all kernels have ended."""
-        return len(self._ends) == len(self.times)
+        return len(self._ends) == len(self.times.rows)
 
     def plan(self, column: int) -> int:
         """Return when the last kernel ends at the pace of one column of their times."""
-        now, issued, times, free = self.now_ns, self.issued, self.times, self.now_ns
+        now, issued, times, free = self.now_ns, self.issued, self.times.rows, self.now_ns
         planned = self._planned = []
         for number in range(len(self._ends), len(times)):
             begin, left = free, times[number][column]
@@ -65,7 +60,7 @@ class KernelRun:
                 if not under_way:
                     begin = max(begin, issued.begin_ns + issued.launches.first_ns[number])
                 launched = issued.begin_ns + issued.launches.last_ns[number]
-                after = times[number][column] - before_last(times[number][column], self.work.kernels[number].launches)
+                after = times[number][column] - before_last(times[number][column], self.times.kernels[number].launches)
                 free = max(now, begin + left, launched + after)
             planned.append((begin, left, free))
         return free
@@ -85,7 +80,7 @@ class KernelRun:
             begun, left, _ = planned[ended]
             ran = min(then_ns, begun + left) - max(begun, now)
             if ran > 0:
-                self._done = min(1.0, self._done + ran / self.times[len(self._ends)][column])
+                self._done = min(1.0, self._done + ran / self.times.rows[len(self._ends)][column])
                 self._busy = min(then_ns, begun + left) - begun
             self._begun = begun
         self.now_ns = then_ns
@@ -95,13 +90,12 @@ class KernelRun:
         return Run(self.start_ns, tuple([end - self.start_ns for end in self._ends]), tuple(self._holds))
 
 
-def foreseen(work: Compute, times: KernelTimes, start_ns: int, issued: Issued | None, levels: Levels) -> Run:
+def foreseen(times: RunTimes, start_ns: int, issued: Issued | None, levels: Levels) -> Run:
     """Run kernels beside what is known to be resident until they are over.
 
     Parameters
     ----------
-    work : Compute
-    times : KernelTimes
+    times : RunTimes
     start_ns : int
     issued : Issued or None
         Launches by the CPU that may hold the kernels up.
@@ -111,11 +105,11 @@ def foreseen(work: Compute, times: KernelTimes, start_ns: int, issued: Issued | 
     level = levels.worst(start_ns)
     then = -1
     if issued is None:
-        whole = times.ends(work, level + 1)
+        whole = times.ends_ns(level + 1)
         then = levels.next_ns(start_ns + whole[-1], level)
         if then == start_ns + whole[-1]:  # nothing changes meanwhile
             return Run(start_ns, whole, (0,) * len(whole))
-    running = KernelRun(work, times.each(work), start_ns, issued)
+    running = KernelRun(times, start_ns, issued)
     while True:
         end = running.plan(level + 1)
         if then < 0:

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from simgpu.program import Compute, Kernel
+
+
+@dataclass(slots=True, eq=False)
+class RunTimes:
+    """How long the kernels of one instruction take.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+    rows : sequence of tuple of int
+        Duration of each kernel alone, then under each disturbance.
+    """
+
+    kernels: Sequence[Kernel]
+    rows: Sequence[tuple[int, ...]]
+    _ends: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def ends_ns(self, column: int) -> tuple[int, ...]:
+        """Return the ends of the kernels, relative to their start, in one column of these."""
+        found = self._ends.get(column)
+        if found is None:
+            found = self._ends[column] = tuple(accumulate(row[column] for row in self.rows))
+        return found
 
 
 @dataclass(slots=True)
@@ -15,15 +39,32 @@ class KernelTimes:
 
     disturbed_ns: Mapping[Kernel, tuple[int, ...]]
     _rows: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by identity, which the Program keeps
-    _tables: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
-    _wholes: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    _runs: dict[int, RunTimes] = field(default_factory=dict)
 
-    def each(self, work: Compute) -> list[tuple[int, ...]]:
-        """Duration of each kernel alone, then under each disturbance."""
-        table = self._tables.get(id(work.kernels))
-        if table is None:
-            table = self._tables[id(work.kernels)] = [self._row(kernel) for kernel in work.kernels]
-        return table
+    def of(self, work: Compute) -> RunTimes:
+        """Return the times of an instruction's kernels."""
+        found = self._runs.get(id(work.kernels))
+        if found is None:
+            found = self._runs[id(work.kernels)] = RunTimes(
+                work.kernels, [self._row(kernel) for kernel in work.kernels]
+            )
+        return found
+
+    def stretched(self, work: Compute, durations_ns: Sequence[int]) -> RunTimes:
+        """Return the times of kernels that take others alone: beside communication they grow in proportion."""
+        rows = [
+            self._longer(row, kernel, duration)
+            for row, kernel, duration in zip(self.of(work).rows, work.kernels, durations_ns, strict=True)
+        ]
+        return RunTimes(work.kernels, rows)
+
+    def _longer(self, row: tuple[int, ...], kernel: Kernel, duration_ns: int) -> tuple[int, ...]:
+        if duration_ns == row[0]:
+            return row
+        if kernel not in self.disturbed_ns:
+            return (duration_ns,) * len(row)
+        share = duration_ns / row[0]
+        return duration_ns, *[max(duration_ns, math.ceil(time_ns * share)) for time_ns in row[1:]]
 
     def _row(self, kernel: Kernel) -> tuple[int, ...]:
         found = self._rows.get(id(kernel))
@@ -31,11 +72,4 @@ class KernelTimes:
             levels = len(next(iter(self.disturbed_ns.values())))
             beside = self.disturbed_ns.get(kernel, (kernel.duration_ns,) * levels)
             found = self._rows[id(kernel)] = (kernel.duration_ns, *beside)
-        return found
-
-    def ends(self, work: Compute, column: int) -> tuple[int, ...]:
-        """Return the ends of the kernels, relative to their start, in one column of these."""
-        found = self._wholes.get((id(work.kernels), column))
-        if found is None:
-            found = self._wholes[id(work.kernels), column] = tuple(accumulate(row[column] for row in self.each(work)))
         return found

@@ -1,87 +1,31 @@
-"""One rank in a block that is played by itself: its streams, its CPU and what is resident on its GPU."""
+"""Ranks that play a block by themselves: their streams, their CPU and what is resident on their GPUs."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from simgpu.engine.block_layout import BlockLayout
-from simgpu.engine.host import HostThread
+from simgpu.engine.block_layout import BlockLayout, Turn
 from simgpu.engine.kernel_run import foreseen
 from simgpu.engine.kernel_times import KernelTimes
-from simgpu.engine.launches import Launches
+from simgpu.engine.lane_host import LaneHost, UnforeseenError
+from simgpu.engine.launches import Run
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Outcome, Track
 from simgpu.engine.queue import Issued
 from simgpu.engine.recorder import CAUSE, OWN, SPAN, TIMES
 from simgpu.engine.rendezvous import Side
-from simgpu.engine.step import RECORD, TRANSFER, WAIT, WORK, Step
-from simgpu.program import COMPUTE
+from simgpu.engine.step import RECORD, TRANSFER, WAIT, WORK
+from simgpu.engine.stretch import StretchedKernels, Stretches, held_up
+from simgpu.program import COMPUTE, Compute
+from simgpu.timeline import Int64
 
 TOO_LATE_NS: Final = -NEVER_NS
 """When a stream goes on that had nothing to wait for: it came too late, and elsewhere it might have to."""
-
-
-class UnforeseenError(Exception):
-    """The CPU waits for something that is not known before the block is played."""
-
-
-@dataclass(slots=True, eq=False)
-class LaneHost:
-    """The CPU thread of a lane, while it issues the block.
-
-    Parameters
-    ----------
-    thread : HostThread
-        Stands at the block's first row, and is left there.
-    first : int
-        That row.
-    step : int
-    """
-
-    thread: HostThread
-    first: int
-    step: int
-    local_ns: int = field(init=False)
-    spent_ns: int = 0
-    ends_ns: dict[int, list[int]] = field(default_factory=dict)  # by place of the queue: what ended in the block
-    _begins: list[tuple[int, int]] = field(default_factory=list)  # of every row: when, and after how much CPU time
-
-    def __post_init__(self) -> None:
-        self.local_ns = self.thread.local_ns
-        self.ends_ns = {place: [] for place in range(len(self.thread.queues))}
-
-    def issue(self, row: int) -> tuple[int, int, Launches]:
-        """Return when the CPU begins with a row of the block, its own time until then, and what it launches.
-
-        Raises
-        ------
-        UnforeseenError
-        """
-        thread, begins, script = self.thread, self._begins, self.thread.script
-        while len(begins) <= row:
-            at = self.first + len(begins)
-            launches = script.launches[at]
-            if launches is None:
-                raise UnforeseenError
-            place = script.kinds[at]
-            queue = thread.queues[place]
-            needed = script.numbers[at] + self.step * queue.per_step - script.lags[at]
-            if needed >= 0:
-                own, done = self.ends_ns[place], len(queue.ends_ns)
-                if needed >= done + len(own):
-                    raise UnforeseenError
-                self.local_ns = max(self.local_ns, queue.ends_ns[needed] if needed < done else own[needed - done])
-            begins.append((self.local_ns, self.spent_ns))
-            self.local_ns += launches.total_ns
-            self.spent_ns += launches.total_ns
-        launched = script.launches[self.first + row]
-        assert launched is not None  # else it was not begun
-        return *begins[row], launched
 
 
 @dataclass(slots=True, eq=False)
@@ -103,104 +47,141 @@ class Lane:
     levels : Levels
         What is known to be resident beside the block; goes on with it.
     host : LaneHost or None
-    places : mapping of str to int
-        Of the queues that the host issues to, by stream.
+    queues : mapping of str to int
+        Place of the queues that the host issues to, by stream.
+    stretches : mapping of str to StretchedKernels
+        Of the rank.
+    first : mapping of str to int
+        Position of the block's first instruction on its streams.
     """
 
     rank: int
     layout: BlockLayout
     begin_ns: int
-    since_ns: dict[str, int]
+    since_ns: Mapping[str, int]
     sides: list[Side]
     times: KernelTimes | None
     levels: Levels
     host: LaneHost | None
-    places: dict[str, int]
-    _slack_ns: int | None = NEVER_NS
-    _at: dict[str, int] = field(init=False)
-    _rows: dict[str, array[int]] = field(init=False)
+    queues: Mapping[str, int]
+    stretches: Stretches
+    first: Mapping[str, int]
+    _at: list[int] = field(init=False)  # of each stream
+    _rows: list[array[int]] = field(init=False)
+    _ended: list[list[int]] = field(init=False)  # what the CPU has issued
+    _own: list[StretchedKernels | None] = field(init=False)
+    _first: list[int] = field(init=False)
     _events: list[int] = field(init=False)
+    _slack_ns: int | None = NEVER_NS
     _memory: array[int] = field(default_factory=lambda: array("q"))
     _kernels: list[tuple[int, tuple[int, ...] | None, tuple[int, ...] | None, int | None]] = field(default_factory=list)
     _flows: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._at = {name: self.since_ns.get(name, self.begin_ns) for name in self.layout.steps}
-        self._rows = {name: array("q") for name in self.layout.steps}
+        names = self.layout.steps
+        self._at = [self.since_ns.get(name, self.begin_ns) for name in names]
+        self._rows = [array("q") for _ in names]
+        ends = [] if self.host is None else self.host.ends_ns
+        self._ended = [
+            ends[self.queues[name]] if self.host is not None and name in self.queues else [] for name in names
+        ]
+        self._own = [self.stretches.get(name) for name in names]
+        self._first = [self.first[name] for name in names]
         self._events = [-1] * (self.layout.block.events + 1)
 
-    def _issued(self, name: str, position: int) -> Issued | None:
+    def _held(self, turn: Turn, local_ns: int) -> Issued | None:
         """Return what the CPU issues where a stream that is ready has to wait for it, or for its last launch."""
+        stream, step, row, _ = turn
         assert self.host is not None  # the layout says that the CPU issues it
-        begin, spent, launches = self.host.issue(self.layout.issued_by[name, position])
-        lead, local = launches.lead_ns, self._at[name]
-        if begin + lead > local:
+        begin, spent, launches = self.host.issue(row)
+        own = self._own[stream]
+        held = held_up(begin, launches, step.work, own, self._first[stream] + step.position, local_ns)
+        if held is not None:
             self._slack_ns = None
-            return Issued(begin, launches)
-        if self._slack_ns is not None:
-            self._slack_ns = min(self._slack_ns, local - self.begin_ns - lead - spent)
-        return None
+        elif self._slack_ns is not None:
+            lead = launches.lead_ns if own is None else launches.total_ns  # the former is of the role's own kernels
+            self._slack_ns = min(self._slack_ns, local_ns - self.begin_ns - lead - spent)
+        return held
 
-    def _end(self, name: str, step: Step, end_ns: int) -> None:
-        self._at[name] = end_ns
-        if step.issued and self.host is not None:
-            self.host.ends_ns[self.places[name]].append(end_ns)
-
-    def work(self, name: str, step: Step) -> None:
+    def work(self, turn: Turn) -> None:
         """Run kernels.
 
         Raises
         ------
         UnforeseenError
         """
-        work, levels, local = step.work, self.levels, self._at[name]
-        assert work is not None
-        held = self._issued(name, step.position) if step.issued else None
-        start, end = local, local + step.number
-        if self.times is not None and (levels.worst(local) >= 0 or levels.first_ns < (NEVER_NS if held else end)):
-            begin = local if held is None else max(local, held.begin_ns + held.launches.first_ns[0])
-            run = foreseen(work, self.times, begin, held, levels)
-        elif held is not None:
-            run = held.launches.run([kernel.duration_ns for kernel in work.kernels], local, held.begin_ns)
-        else:
-            run = None
-        if run is not None:
+        stream, step, row, records = turn
+        local, own, levels, duration = self._at[stream], self._own[stream], self.levels, step.number
+        if own is not None:
+            duration = own.total_ns(self._first[stream] + step.position)
+        held = self._held(turn, local) if row >= 0 else None
+        start, end = local, local + duration
+        changes = levels.changes
+        if changes and changes[0][0] <= local:
+            levels.worst(local)
+        if held is not None or levels.level >= 0 or (changes and changes[0][0] < end):
+            assert step.work is not None
+            each = None if own is None else own.each_ns(self._first[stream] + step.position)
+            run = self._run(step.work, each, local, held)
             start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
-            ends = run.ends_ns if run.ends_ns[-1] != step.number else None
+            ends = run.ends_ns if run.ends_ns[-1] != duration else None
             holds = run.holds_ns if any(run.holds_ns) else None
             cpu = None if held is None or (holds is None and start <= local) else held.begin_ns - self.begin_ns
             if ends is not None or holds is not None or cpu is not None:
                 self._kernels.append((step.position, ends, holds, cpu))
-        self._rows[name].extend((step.position, 0, local, start, start, end, -1))
-        self._end(name, step, end)
+        self._rows[stream].extend((step.position, 0, local, start, start, end, -1))
+        self._at[stream] = end
+        for event in records:
+            self._events[event] = end
+        if row >= 0:
+            self._ended[stream].append(end)
 
-    def record(self, name: str, step: Step) -> None:
-        """Mark an event."""
-        self._events[step.number] = self._at[name]
+    def _run(self, work: Compute, each_ns: Sequence[int] | None, local_ns: int, held: Issued | None) -> Run:
+        """Run kernels that communication beside them slows down or the CPU holds up."""
+        if self.times is not None and (self.levels.level >= 0 or self.levels.changes):
+            begin = local_ns if held is None else max(local_ns, held.begin_ns + held.launches.first_ns[0])
+            times = self.times.of(work) if each_ns is None else self.times.stretched(work, each_ns)
+            return foreseen(times, begin, held, self.levels)
+        assert held is not None  # otherwise nothing slows them down
+        alone = [kernel.duration_ns for kernel in work.kernels] if each_ns is None else each_ns
+        return held.launches.run(alone, local_ns, held.begin_ns)
 
-    def wait(self, name: str, step: Step) -> None:
+    def record(self, turn: Turn) -> None:
+        """Mark events."""
+        for event in (turn.step.number, *turn.records):
+            self._events[event] = self._at[turn.stream]
+
+    def wait(self, turn: Turn) -> None:
         """Wait for an event, which is recorded."""
-        local, time = self._at[name], self._events[step.number]
+        stream, step, _, records = turn
+        local, time = self._at[stream], self._events[step.number]
         if time > local:
-            self._rows[name].extend((step.position, 0, local, local, local, time, step.other))
-            self._at[name] = time
+            self._rows[stream].extend((step.position, 0, local, local, local, time, step.other))
+            self._at[stream] = local = time
+        for event in records:
+            self._events[event] = local
 
-    def move_memory(self, name: str, step: Step) -> None:
+    def move_memory(self, turn: Turn) -> None:
         """Take or give memory."""
-        self._memory.extend((self._at[name], step.number, step.other))
+        local = self._at[turn.stream]
+        self._memory.extend((local, turn.step.number, turn.step.other))
+        for event in turn.records:
+            self._events[event] = local
 
-    def arrive(self, name: str, step: Step) -> int:
+    def arrive(self, turn: Turn) -> int:
         """Return when the lane comes to a transfer.
 
         Raises
         ------
         UnforeseenError
         """
-        held = self._issued(name, step.position) if step.issued else None
-        return self._at[name] if held is None else held.begin_ns + held.launches.total_ns
+        local = self._at[turn.stream]
+        held = self._held(turn, local) if turn.row >= 0 else None
+        return local if held is None else held.begin_ns + held.launches.total_ns
 
-    def transfer(self, name: str, step: Step, arrived_ns: int, start_ns: int, cause: int) -> None:
+    def transfer(self, turn: Turn, arrived_ns: int, start_ns: int, cause: int) -> None:
         """Take part in a transfer."""
+        stream, step, row, records = turn
         side = self.sides[step.number]
         cost, level, spinning = side.cost, side.disturbance, side.spinning
         flowing = start_ns + cost.latency_ns
@@ -209,13 +190,19 @@ class Lane:
             self._flows.setdefault(self.layout.places[step.number], []).append((flowing, end))
         if self.times is not None and level >= 0:
             change = self.levels.change
-            change(arrived_ns, spinning, +1)
-            if spinning != level:
+            if spinning == level:
+                change(arrived_ns, level, +1)
+            else:
+                change(arrived_ns, spinning, +1)
                 change(start_ns, spinning, -1)
                 change(start_ns, level, +1)
             change(end, level, -1)
-        self._rows[name].extend((step.position, 0, self._at[name], arrived_ns, start_ns, end, cause))
-        self._end(name, step, end)
+        self._rows[stream].extend((step.position, 0, self._at[stream], arrived_ns, start_ns, end, cause))
+        self._at[stream] = end
+        for event in records:
+            self._events[event] = end
+        if row >= 0:
+            self._ended[stream].append(end)
 
     def outcome(self, *, alike: bool) -> Outcome:
         """Return what the lane did; ``alike`` says that all who met in it did the same.
@@ -225,26 +212,18 @@ class Lane:
         UnforeseenError
             When something reaches beyond the end of the block, or the CPU was not through.
         """
-        begin, layout, whole = self.begin_ns, self.layout, self._at[COMPUTE]
-        if any(end > whole for end in self._at.values()):
+        begin, layout = self.begin_ns, self.layout
+        whole = self._at[list(layout.steps).index(COMPUTE)]
+        if max(self._at) > whole:
             raise UnforeseenError
-        host_ns = 0
-        if self.host is not None:
-            self.host.issue(len(layout.issued_by) - 1)
-            host_ns = self.host.local_ns - begin
         tracks, waits = {}, whole - begin
-        for name, numbers in self._rows.items():
-            rows = np.ascontiguousarray(np.frombuffer(numbers, np.int64).reshape(-1, len(SPAN)).T)
-            rows[TIMES] -= begin
-            if alike:
-                rows[CAUSE, layout.moves[name][rows[0]]] = OWN
-            first = name != COMPUTE and bool(numbers) and numbers[0] == 0
-            if first:
-                waits = min(waits, numbers[5] - begin)
-            elif name != COMPUTE:
-                waits = TOO_LATE_NS
-            ends = [] if self.host is None or name not in self.places else self.host.ends_ns[self.places[name]]
-            tracks[name] = Track(rows, self._at[name] - begin, np.array(ends, np.int64) - begin, first)
+        for number, name in enumerate(layout.steps):
+            rows, first = self._track(number, name, alike=alike)
+            ended = np.array(self._ended[number], np.int64)
+            ended -= begin
+            tracks[name] = Track(rows, self._at[number] - begin, ended, first)
+            if name != COMPUTE:
+                waits = min(waits, self._rows[number][5] - begin) if first else TOO_LATE_NS
         memory = np.array(self._memory, np.int64).reshape(-1, 3)
         memory[:, 0] -= begin
         return Outcome(
@@ -255,9 +234,18 @@ class Lane:
             events_ns=tuple([time - begin for time in self._events[1:]]),
             end_ns=whole - begin,
             waits_ns=waits,
-            host_ns=host_ns,
-            slack_ns=self._slack_ns if self.host is not None else None,
+            host_ns=0 if self.host is None else self.host.end_ns() - begin,
+            slack_ns=None if self.host is None else self._slack_ns,
         )
+
+    def _track(self, number: int, name: str, *, alike: bool) -> tuple[Int64, bool]:
+        """Return a stream's rows, relative to the block's begin, and whether it waits first of all for compute."""
+        found = self._rows[number]
+        rows = np.ascontiguousarray(np.frombuffer(found, np.int64).reshape(-1, len(SPAN)).T)
+        rows[TIMES] -= self.begin_ns
+        if alike:
+            rows[CAUSE, self.layout.moves[name][rows[0]]] = OWN
+        return rows, name != COMPUTE and bool(found) and found[0] == 0
 
 
 def play_together(lanes: Sequence[Lane]) -> None:
@@ -272,26 +260,23 @@ def play_together(lanes: Sequence[Lane]) -> None:
     ------
     UnforeseenError
     """
-    for name, position in lanes[0].layout.order:
-        code = lanes[0].layout.steps[name][position].code
-        if code == TRANSFER:
-            _meet(lanes, name, position)
-            continue
-        for lane in lanes:
-            step = lane.layout.steps[name][position]
-            if code == WORK:
-                lane.work(name, step)
-            elif code == RECORD:
-                lane.record(name, step)
-            elif code == WAIT:
-                lane.wait(name, step)
-            else:
-                lane.move_memory(name, step)
-
-
-def _meet(lanes: Sequence[Lane], name: str, position: int) -> None:
-    arrived = [lane.arrive(name, lane.layout.steps[name][position]) for lane in lanes]
-    start = max(arrived)
-    cause = min(lane.rank for lane, time in zip(lanes, arrived, strict=True) if time == start)
-    for lane, time in zip(lanes, arrived, strict=True):
-        lane.transfer(name, lane.layout.steps[name][position], time, start, cause)
+    for turn in lanes[0].layout.order:
+        code = turn.step.code
+        if code == WORK:
+            for lane in lanes:
+                lane.work(turn)
+        elif code == RECORD:
+            for lane in lanes:
+                lane.record(turn)
+        elif code == WAIT:
+            for lane in lanes:
+                lane.wait(turn)
+        elif code == TRANSFER:
+            arrived = [lane.arrive(turn) for lane in lanes]
+            start = max(arrived)
+            cause = min([lane.rank for lane, time in zip(lanes, arrived, strict=True) if time == start])
+            for lane, time in zip(lanes, arrived, strict=True):
+                lane.transfer(turn, time, start, cause)
+        else:
+            for lane in lanes:
+                lane.move_memory(turn)

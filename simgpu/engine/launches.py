@@ -79,6 +79,22 @@ class Launches:
             work += kernel.duration_ns
         return cls(issued, tuple(first), tuple(last), tuple(lag))
 
+    def beside(self, kernels: Sequence[Kernel], kernel_ns: Sequence[int]) -> Launches:
+        """Return the same launches of kernels that take other times.
+
+        Examples
+        --------
+        >>> kernels = [Kernel(name="add", op_class="memory_bound", duration_ns=2000)] * 3
+        >>> Launches.of(kernels, 5000, 5000).beside(kernels, [5000, 1000, 1000]).lag_ns
+        (5000, 5000, 9000)
+        """
+        lag, latest, work = [], self.first_ns[0], 0
+        for kernel, duration, first, last in zip(kernels, kernel_ns, self.first_ns, self.last_ns, strict=True):
+            latest = max(latest, first - work, last - work - before_last(duration, kernel.launches))
+            lag.append(latest)
+            work += duration
+        return Launches(self.total_ns, self.first_ns, self.last_ns, tuple(lag))
+
     def run(self, kernel_ns: Sequence[int], ready_ns: int, begin_ns: int) -> Run:
         """Play kernels of these durations on a stream that is ready at ``ready_ns``.
 

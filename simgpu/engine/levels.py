@@ -14,6 +14,8 @@ NEVER_NS: Final = 1 << 62
 class Levels:
     """Kernels that disturb, by place in ``Program.disturbances``; time only goes forward.
 
+    ``changes`` is a heap of those that are still to come: time, place, and one more or less.
+
     Examples
     --------
     >>> levels = Levels()
@@ -23,41 +25,41 @@ class Levels:
     (-1, 10, 2, 20)
     """
 
-    _changes: list[tuple[int, int, int]] = field(default_factory=list)  # heap of time, place, one more or less
+    changes: list[tuple[int, int, int]] = field(default_factory=list)
     _counts: dict[int, int] = field(default_factory=dict)
-    _worst: int = -1  # of the counts
+    level: int = -1  # the worst, as of the last time that was asked for
 
     def change(self, time_ns: int, level: int, by: int) -> None:
         """Note that one more or less is there from a time on."""
-        heappush(self._changes, (time_ns, level, by))
+        heappush(self.changes, (time_ns, level, by))
 
     def worst(self, time_ns: int) -> int:
         """Return the place of the worst disturbance at a time, -1 for none."""
-        changes, counts = self._changes, self._counts
+        changes, counts = self.changes, self._counts
         if changes and changes[0][0] <= time_ns:
             while changes and changes[0][0] <= time_ns:
                 _, level, by = heappop(changes)
                 counts[level] = counts.get(level, 0) + by
-            self._worst = max([level for level, count in counts.items() if count > 0], default=-1)
-        return self._worst
+            self.level = max([-1, *[level for level, count in counts.items() if count > 0]])
+        return self.level
 
     @property
     def first_ns(self) -> int:
         """When the next change is known to be."""
-        return self._changes[0][0] if self._changes else NEVER_NS
+        return self.changes[0][0] if self.changes else NEVER_NS
 
     def next_ns(self, end_ns: int, level: int) -> int:
         """Return when another disturbance is the worst, a time at the most."""
-        while self._changes and self._changes[0][0] < end_ns:
-            time = self._changes[0][0]
+        while self.changes and self.changes[0][0] < end_ns:
+            time = self.changes[0][0]
             if self.worst(time) != level:
                 return time
         return end_ns
 
     def copy(self) -> Levels:
         """Return another one that knows the same."""
-        return Levels(self._changes.copy(), self._counts.copy(), self._worst)
+        return Levels(self.changes.copy(), self._counts.copy(), self.level)
 
     def state(self) -> Hashable:
         """Return all that is known."""
-        return tuple(sorted(self._changes)), tuple(sorted(item for item in self._counts.items() if item[1]))
+        return tuple(sorted(self.changes)), tuple(sorted(item for item in self._counts.items() if item[1]))

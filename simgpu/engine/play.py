@@ -21,6 +21,7 @@ from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
 from simgpu.engine.shown import flows_until, kernels_until, memory_until, spans_until
 from simgpu.engine.stream import StreamProcess
+from simgpu.engine.stretch import Stretches, unstretched
 from simgpu.errors import DeadlockError
 from simgpu.program import COMPUTE, Program
 from simgpu.timeline import Timeline
@@ -52,20 +53,22 @@ def play(program: Program) -> Timeline:
     ProgramError
         When members of a group call different collectives.
     """
-    hosts = [{name for name, stream in role.streams.items() if is_host(stream)} for role in program.roles]
+    plain, stretches = unstretched(program)
+    hosts = [{name for name, stream in role.streams.items() if is_host(stream)} for role in plain.roles]
     for tried in STEPS_TRIED:
         steps = tried + any(hosts)  # in the first step the CPU is not ahead yet
         with paused_collector():
-            recorder, streams, ends, steady = _play_steps(program, hosts, steps)
-        if steady >= 0:
+            recorder, streams, ends, horizon = _play_steps(plain, stretches, hosts, steps)
+        if horizon.step >= 0:
             break
-    step = steady if steady >= 0 else steps - 2
+    steady = horizon.step >= 0
+    step = horizon.step if steady else steps - 2
     with paused_collector():
         spans, memory, flows = recorder.span_columns(), recorder.memory_columns(), recorder.flow_columns()
         noted = recorder.kernel_ends, recorder.kernel_holds
         recorder.forget()
-        end_ns = ends[step] if steady >= 0 else NEVER_NS
-        spans = spans_until(program, streams, spans, end_ns)
+        end_ns = horizon.end_ns if steady else NEVER_NS
+        spans = spans_until(plain, streams, spans, end_ns)
         ends_ns, holds_ns = (kernels_until(spans, found) for found in noted)
     return Timeline(
         program=program,
@@ -78,16 +81,16 @@ def play(program: Program) -> Timeline:
         kernel_ends_ns=ends_ns,
         kernel_holds_ns=holds_ns,
         cpu_begins_ns=kernels_until(spans, recorder.cpu_begins),
-        step_ends_ns=tuple(ends[: step + 1] if steady >= 0 else ends),
+        step_ends_ns=tuple(ends[: step + 1] if steady else ends),
         step=step,
-        steady=steady >= 0,
+        steady=steady,
     )
 
 
 def _play_steps(
-    program: Program, hosts: Sequence[set[str]], steps: int
-) -> tuple[Recorder, tuple[str, ...], list[int], int]:
-    """Return what happened, the streams, rank 0's ends of steps, and the step that repeats the one before, or -1."""
+    program: Program, stretches: Sequence[Stretches], hosts: Sequence[set[str]], steps: int
+) -> tuple[Recorder, tuple[str, ...], list[int], Horizon]:
+    """Return what happened, the streams, rank 0's ends of steps, and which of them repeats the one before."""
     env = Environment(initial_time=0)
     instant = Instant(env)
     loop = StreamLoop(env)
@@ -96,7 +99,9 @@ def _play_steps(
     names = dict.fromkeys(name for role in program.roles for name in role.streams)
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
-    cast = Cast(env, instant, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), steps)
+    cast = Cast(
+        env, instant, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), stretches, steps
+    )
     for rank in range(len(program.ranks)):
         cast.add(rank, hosts[program.ranks[rank].role])
     for thread in cast.threads:
@@ -112,7 +117,7 @@ def _play_steps(
         if not horizon.reached() and not all(process.done for process in everyone):
             raise DeadlockError(describe_deadlock(program, everyone))
     cast.dismiss()
-    return recorder, streams, cast.processes[0].step_ends_ns, horizon.step
+    return recorder, streams, cast.processes[0].step_ends_ns, horizon
 
 
 def _run(env: Environment, horizon: Horizon) -> None:

@@ -11,12 +11,11 @@ from simpy import Environment, Event
 
 from simgpu.engine.events import RankEvents
 from simgpu.engine.kernel_run import KernelRun, foreseen
-from simgpu.engine.kernel_times import KernelTimes
+from simgpu.engine.kernel_times import KernelTimes, RunTimes
 from simgpu.engine.launches import Run
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.queue import Issued
 from simgpu.engine.rank import Walk
-from simgpu.program import Compute
 
 if TYPE_CHECKING:
     from simgpu.engine.rendezvous import Meeting
@@ -85,7 +84,7 @@ class Residency:
         return level, min(known, self.levels.first_ns)
 
     def run(
-        self, work: Compute, local_ns: int, issued: Issued | None, events: RankEvents, walk: Walk
+        self, times: RunTimes, local_ns: int, issued: Issued | None, events: RankEvents, walk: Walk
     ) -> Generator[Event | None, None, Run]:
         """Run kernels from ``local_ns`` on, each when it is launched and at the pace that what is resident allows.
 
@@ -94,7 +93,7 @@ class Residency:
 
         Parameters
         ----------
-        work : Compute
+        times : RunTimes
         local_ns : int
             When the stream is ready; not past.
         issued : Issued or None
@@ -109,15 +108,15 @@ class Residency:
             events.loop.release(walk)  # after the streams that have just been released, which begin transfers
             yield None
         if events.busy == 0 and self.open == 0:
-            return foreseen(work, self.times, start, issued, self.levels)
+            return foreseen(times, start, issued, self.levels)
         if start > self.env.now:
             yield self.env.timeout(start - int(self.env.now))
         known = self.known_until_ns(events.busy)
         if known > start:
-            run = foreseen(work, self.times, start, issued, self.levels.copy())
+            run = foreseen(times, start, issued, self.levels.copy())
             if start + run.ends_ns[-1] <= known:
                 return run
-        running = KernelRun(work, self.times.each(work), start, issued)
+        running = KernelRun(times, start, issued)
         while not running.over:
             level = self.levels.worst(running.now_ns)
             end, then = running.plan(level + 1), running.now_ns

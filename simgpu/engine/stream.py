@@ -18,6 +18,7 @@ from simgpu.engine.recorder import Recorder, StreamLog
 from simgpu.engine.rendezvous import Meeting, Rendezvous, Side
 from simgpu.engine.residency import Residency
 from simgpu.engine.step import COMPUTE_STREAM, MEMORY, RECORD, WAIT, WORK
+from simgpu.engine.stretch import StretchedKernels, held_up
 from simgpu.program import Compute, Wait
 
 
@@ -43,6 +44,7 @@ class StreamProcess:
     log: StreamLog
     residency: Residency | None  # None when no transfer of the Program disturbs kernels
     queue: LaunchQueue | None  # None when nobody issues: then instructions need no CPU
+    stretched: StretchedKernels | None  # None when its kernels take the role's times
     steps: int
     step_ends_ns: list[int] = field(default_factory=list)
     waiting: Meeting | Wait | LaunchQueue | None = None
@@ -63,6 +65,7 @@ class StreamProcess:
             self.sides,
             self.blocks,
         )
+        stretched = self.stretched
         span = spans.extend
         local = 0
         for step in range(self.steps):
@@ -90,14 +93,14 @@ class StreamProcess:
                         issued = None
                     place = first + position
                     if code == WORK:
+                        if stretched is not None:
+                            number = stretched.total_ns(place)
                         start, end = local, local + number
-                        held = issued
-                        if issued is not None and issued.begin_ns + issued.launches.lead_ns <= local:
-                            held = None  # the CPU is far enough ahead
+                        held = None if issued is None else self._held(issued, work, place, local)
                         if held is not None or (on_compute and residency is not None and self._disturbed(local)):
                             assert work is not None
                             self.local_ns = local
-                            run = yield from self._uneven(work, local, held)
+                            run = yield from self._uneven(work, place, local, held)
                             start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
                             self._keep(place, step, number, local, run, held)
                         span((place, step, local, start, start, end, -1))
@@ -211,9 +214,21 @@ class StreamProcess:
         """Whether a communication kernel may be resident before the compute stream records something."""
         return self.residency is not None and (self.events.busy > 0 or self.residency.disturbs(local_ns))
 
-    def _uneven(self, work: Compute, local_ns: int, issued: Issued | None) -> Generator[Event | None, None, Run]:
+    def _held(self, issued: Issued, work: Compute | None, place: int, local_ns: int) -> Issued | None:
+        """Return what the CPU issues, unless it is far enough ahead."""
+        if issued.begin_ns + issued.launches.lead_ns <= local_ns and self.stretched is None:
+            return None
+        return held_up(*issued, work, self.stretched, place, local_ns)
+
+    def _uneven(
+        self, work: Compute, place: int, local_ns: int, issued: Issued | None
+    ) -> Generator[Event | None, None, Run]:
         """Play kernels that communication may slow down or the CPU hold up."""
-        if self.residency is not None and self.index == COMPUTE_STREAM and self._disturbed(local_ns):
-            return (yield from self.residency.run(work, local_ns, issued, self.events, self.walk))
+        durations = None if self.stretched is None else self.stretched.each_ns(place)
+        residency = self.residency
+        if residency is not None and self.index == COMPUTE_STREAM and self._disturbed(local_ns):
+            times = residency.times.of(work) if durations is None else residency.times.stretched(work, durations)
+            return (yield from residency.run(times, local_ns, issued, self.events, self.walk))
         assert issued is not None  # otherwise nothing is uneven
-        return issued.launches.run([kernel.duration_ns for kernel in work.kernels], local_ns, issued.begin_ns)
+        alone = durations or [kernel.duration_ns for kernel in work.kernels]
+        return issued.launches.run(alone, local_ns, issued.begin_ns)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from simgpu.costs.transfers import ProgramLinks
 from simgpu.fold.refinement import Int64, is_equitable, refine
 from simgpu.hardware.wiring import ClusterLinks
+from simgpu.lower.laid_out import LaidOutRanks, roles_of, tables_of
 from simgpu.lower.placed import PlacedTransfers
 from simgpu.program import Program, TransferCost, TransferKey
 
@@ -58,30 +60,35 @@ def partition(
         None when the partition is not equitable (a hash collision).
     """
     n_ranks, n_groups = len(program.ranks), len(program.groups)
+    tables = tables_of(program.groups)
     priced: dict[int, Hashable] = {}  # by identity: alike groups share their costs
     colours: list[Hashable] = []
-    for group, own in zip(program.groups, costs, strict=True):
-        if id(own) not in priced:
-            priced[id(own)] = tuple(
-                (key, cost.latency_ns, cost.stream_ns, cost.algorithm, cost.disturbance) for key, cost in own.items()
-            )
-        colours.append((group.communicator, len(group.members), priced[id(own)]))
+    own = iter(costs)
+    for name, table in tables:
+        for cost in islice(own, len(table)):
+            if id(cost) not in priced:
+                priced[id(cost)] = tuple(
+                    (key, each.latency_ns, each.stream_ns, each.algorithm, each.disturbance)
+                    for key, each in cost.items()
+                )
+            colours.append((name, table.shape[1], priced[id(cost)]))
     used, place = _used_links(loadings)
     blocks = [_rank_colours(program), _numbered(colours), _link_colours(program, used)]
     ends = np.cumsum([0] + [int(block.max(initial=-1)) + 1 for block in blocks])
     colour = np.concatenate([block + end for block, end in zip(blocks, ends, strict=False)])
 
-    sizes = [len(group.members) for group in program.groups]
-    source = [np.fromiter((m for group in program.groups for m in group.members), np.int64, sum(sizes))]
+    sizes = np.concatenate([np.repeat(table.shape[1], len(table)) for _, table in tables] or [np.zeros(0, np.int64)])
+    source = [np.concatenate([table.ravel() for _, table in tables] or [np.zeros(0, np.int64)])]
     target = [n_ranks + np.repeat(np.arange(n_groups), sizes)]
-    names = _numbered([group.communicator for group in program.groups])
-    label = [np.repeat(names, sizes)]
+    numbers: dict[str, int] = {}
+    names = [np.repeat(numbers.setdefault(name, len(numbers)), table.size) for name, table in tables]
+    label = [np.concatenate(names or [np.zeros(0, np.int64)])]
     labels: dict[Hashable, int] = {}
     for loading in loadings:
         rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)[loading.kind]
         source.append(np.repeat(n_ranks + loading.groups, len(rows)))
         target.append(n_ranks + n_groups + place[loading.links.ravel()])
-        label.append(len(program.groups) + np.tile(rows, len(loading.groups)))
+        label.append(n_groups + np.tile(rows, len(loading.groups)))
     a, b, c = np.concatenate(source), np.concatenate(target), 2 * np.concatenate(label)  # even one way, odd the other
     both_ways = np.r_[a, b], np.r_[b, a], np.r_[c, c + 1]
     found = refine(colour, *both_ways)
@@ -158,7 +165,9 @@ def _used_links(loadings: Sequence[Loading]) -> tuple[Int64, Int64]:
 
 def _rank_colours(program: Program) -> Int64:
     """Return one colour per role and number of members."""
-    roles = np.array([rank.role for rank in program.ranks], np.int64)
+    if isinstance(program.ranks, LaidOutRanks):  # one of each
+        return np.unique(program.ranks.roles, return_inverse=True)[1]
+    roles = roles_of(program.ranks)
     counts = np.array([rank.count for rank in program.ranks], np.int64)
     return np.unique(roles * (counts.max(initial=0) + 1) + counts, return_inverse=True)[1]
 

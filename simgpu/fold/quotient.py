@@ -10,6 +10,7 @@ import numpy as np
 
 from simgpu.fold.graph import Loading, loadings_of, partition
 from simgpu.fold.refinement import Int64
+from simgpu.lower.laid_out import LaidOutRanks
 from simgpu.lower.placed import PlacedTransfers
 from simgpu.program import Group, Load, Program, Rank, TransferCost, TransferKey
 
@@ -41,14 +42,12 @@ def fold(program: Program) -> Program:
     rank_class, first_ranks = _classes(found.ranks)
     group_class, first_groups = _classes(found.groups)
     first_links = found.used[_classes(found.links)[1]]
-    members: list[list[int]] = [[] for _ in first_ranks]
-    for number, rank in zip(rank_class.tolist(), program.ranks, strict=True):
-        members[number] += rank.members
+    members = _members(program.ranks, rank_class)
     ranks = tuple(
         Rank(
             role=program.ranks[first].role,
             groups={name: int(group_class[group]) for name, group in program.ranks[first].groups.items()},
-            members=tuple(sorted(alike)),
+            members=alike,
         )
         for first, alike in zip(first_ranks.tolist(), members, strict=True)
     )
@@ -70,6 +69,14 @@ def fold(program: Program) -> Program:
         disturbances=program.disturbances,
         disturbed_ns=program.disturbed_ns,
     )
+
+
+def _members(ranks: Sequence[Rank], number: Int64) -> list[tuple[int, ...]]:
+    """Return the members of every class of ranks."""
+    parts = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    if isinstance(ranks, LaidOutRanks):
+        return [tuple(part.tolist()) for part in parts]
+    return [tuple(sorted(member for index in part.tolist() for member in ranks[index].members)) for part in parts]
 
 
 def _loads(

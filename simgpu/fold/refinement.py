@@ -38,17 +38,15 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
     >>> refine(np.zeros(4, np.int64), np.r_[s, t], np.r_[t, s], one).tolist()
     [0, 1, 1, 0]
     """
-    order = np.argsort(source, kind="stable")
-    source, target = source[order], target[order]
-    mixed_label = _mix(label[order].astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-    first = np.flatnonzero(np.r_[True, source[1:] != source[:-1]]) if len(source) else np.zeros(0, np.int64)
+    mixed_label = _mix(label.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
     current = colour.astype(np.uint64)
     colours = _distinct(current)
     while True:
         mixed = _mix(current + np.uint64(1))
+        seen = mixed[target]
+        seen *= mixed_label
         around = np.zeros(len(colour), np.uint64)
-        if len(source):
-            around[source[first]] = np.add.reduceat(_mix(mixed[target] ^ mixed_label), first)
+        np.add.at(around, source, seen)
         current = _mix(mixed) ^ around
         if colours == (colours := _distinct(current)):
             return _canonical(current)
@@ -69,17 +67,40 @@ def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> b
     >>> [is_equitable(np.array(c), np.r_[s, t], np.r_[t, s], one) for c in ([0, 1, 1, 0], [0, 0, 0, 0])]
     [True, False]
     """
-    kinds = (int(label.max(initial=0)) + 1) * (int(colour.max(initial=0)) + 1)
-    ordered = np.sort(source * kinds + label * (int(colour.max(initial=0)) + 1) + colour[target])
-    source, seen = np.divmod(ordered, kinds)
-    degree = np.bincount(source, minlength=len(colour))
-    start = np.r_[0, np.cumsum(degree)[:-1]]
-    _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
-    representative = first[inverse]
-    if (degree != degree[representative]).any():
+    sizes = np.bincount(colour)
+    several = (sizes[colour] > 1)[source]  # a class of one is like itself
+    if not several.all():
+        source, target, label = source[several], target[several], label[several]
+    if not len(source):
+        return True
+    classes = len(sizes)
+    seen, kinds = _numbered(label * classes + colour[target])
+    own = colour[source]
+    first = np.empty(classes, np.int64)
+    first[colour[::-1]] = np.arange(len(colour))[::-1]
+    chosen = np.zeros(len(colour), np.bool_)
+    chosen[first] = True
+    # What the first vertex of each class sees, and how often, is what every other one has to see.
+    wanted = own * kinds + seen
+    columns, often = np.unique(wanted[chosen[source]], return_counts=True)
+    column = np.searchsorted(columns, wanted)
+    if not len(columns) or (columns[np.minimum(column, len(columns) - 1)] != wanted).any():
         return False
-    counterpart = start[representative[source]] + (np.arange(len(source)) - start[source])
-    return bool((seen == seen[counterpart]).all())
+    begin = np.searchsorted(columns, np.arange(classes + 1) * kinds)
+    width = np.diff(begin)[colour]
+    width[sizes[colour] == 1] = 0
+    row = np.cumsum(width) - width
+    counts = np.bincount(row[source] + column - begin[own], minlength=int(width.sum()))
+    expected = often[np.arange(len(counts)) + np.repeat(begin[colour] - row, width)]
+    return bool((counts == expected).all())
+
+
+def _numbered(values: Int64) -> tuple[Int64, int]:
+    """Return small integers numbered without gaps, and how many differ."""
+    present = np.zeros(int(values.max(initial=0)) + 1, np.bool_)
+    present[values] = True
+    number = np.cumsum(present) - 1
+    return number[values], int(number[-1]) + 1
 
 
 def _distinct(keys: UInt64) -> int:

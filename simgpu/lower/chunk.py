@@ -43,6 +43,7 @@ class ChunkWriter:
     plan: DataParallelPlan
     actions: Sequence[Action]
     output_bytes: int = 0
+    _key: tuple[int, int] = field(init=False)  # what the same is written about
     _weights: WeightGathers = field(init=False)
     _gradients: GradientReductions = field(init=False)
     _last_use: Action = field(init=False)  # of the weights
@@ -50,6 +51,7 @@ class ChunkWriter:
     _last_gradients: Action = field(init=False)
 
     def __post_init__(self) -> None:
+        self._key = id(self.parts), id(self.plan)
         making = [action for action in self.actions if action.kind in "WB"]
         self._first_gradients, self._last_gradients = making[0], making[-1]
         self._last_use = [action for action in self.actions if action.kind in "IB"][-1]
@@ -68,16 +70,20 @@ class ChunkWriter:
     def write(self, action: Action) -> None:
         """Write one action: forward, full backward, input gradients or weight gradients."""
         if self._repeats(action):
-            key = id(self), action.kind, action == self._first_gradients
+            key = self._key, action.kind, action == self._first_gradients
             self.emitter.repeat(key, lambda: self._write(action), microbatch=action.microbatch)
         else:
             self._write(action)
 
     def _repeats(self, action: Action) -> bool:
         """Whether an action is its kernels and nothing more: no weights are gathered, and no gradients reduced."""
-        if self.plan.shards or self._weights.expects:
+        if self._weights.expects or (self.plan.shards and not self._settled(action)):
             return False
         return action.kind in "FI" or not (self.plan.reduce_every_microbatch or action == self._last_gradients)
+
+    def _settled(self, action: Action) -> bool:
+        """Whether all sharded weights are here from before an action until after it."""
+        return self._weights.whole and action != self._last_use
 
     def _write(self, action: Action) -> None:
         if action.kind == "F":
@@ -215,7 +221,7 @@ class ChunkWriter:
                 continue
             write = partial(self._compute, stretch, exchanges, index, phase, action.microbatch, what)
             if is_closed(stretch):
-                key = id(self), index, phase, what, tuple(map(id, stretch))
+                key = self._key, index, phase, what, tuple(map(id, stretch))
                 self.emitter.repeat(key, write, microbatch=action.microbatch)
             else:
                 write()

@@ -12,6 +12,8 @@ from simgpu.workload.training import Training
 
 EXPERT_AXES = frozenset({"ep", "edp", "edp_shard", "edp_replicate", "etp"})
 """Axes of the mesh that the experts are laid out on."""
+OWN_GROUPS = frozenset({"embedding", "mirror"})
+"""Communicators of some of the ranks along their axes only."""
 
 
 def communicator_axes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from simgpu.lower.stream_draft import Draft, instance
 from simgpu.program import (
@@ -24,19 +25,22 @@ from simgpu.program import (
 from simgpu.script import Block, Use
 from simgpu.workload.software import HostCosts
 
+Blocks: TypeAlias = dict[Hashable, Block | None]
+"""What was written to be repeated, by key; None for what cannot stand elsewhere."""
+
 
 @dataclass(slots=True)
 class Emitter:
     """Streams under construction, and the event numbers that tie them together.
 
     With ``host`` the CPU issues what is written in the order in which it is written, on a stream of its own; without,
-    issuing costs nothing.
+    issuing costs nothing. Emitters that share ``blocks`` write the same under the same key.
     """
 
     streams: dict[str, Draft] = field(default_factory=lambda: {COMPUTE: Draft(COMPUTE)})
     host: HostCosts | None = None
+    blocks: Blocks = field(default_factory=dict)
     _events: int = 0
-    _blocks: dict[Hashable, Block | None] = field(default_factory=dict)
     _repeating: bool = False
 
     def finished(self) -> dict[str, Sequence[Instruction]]:
@@ -59,7 +63,7 @@ class Emitter:
         if self._repeating:
             write()
             return
-        block = self._blocks.get(key)
+        block = self.blocks.get(key)
         if block is not None and self._fits(block):
             first = {name: len(self.open(name)) for name in block.streams}
             use = Use(block=block, first=first, event=self._events, microbatch=microbatch)
@@ -69,9 +73,9 @@ class Emitter:
             self._repeating = True
             write()
             self._repeating = False
-            if key in self._blocks:
+            if key in self.blocks:
                 return
-            block = self._blocks[key] = self._written(begin, event, microbatch)
+            block = self.blocks[key] = self._written(begin, event, microbatch)
             if block is None:
                 return
             first = {name: begin.get(name, 0) for name in block.streams}

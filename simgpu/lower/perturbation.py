@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.program import Compute, Instruction, Kernel, Program, Role
+from simgpu.lower.laid_out import LaidOutRanks, roles_of, with_roles
+from simgpu.lower.stretching import StretchedTimes, Stretcher
+from simgpu.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ def perturbed(program: Program, perturbation: Perturbation) -> Program:
 
     Examples
     --------
-    >>> from simgpu.program import COMPUTE, Rank
+    >>> from simgpu.program import COMPUTE, Compute, Kernel, Rank, Role
     >>> work = Compute(name="a", kernels=(Kernel(name="a", op_class="gemm", duration_ns=10),), duration_ns=10, phase="")
     >>> role = Role(name="r", stages=(0,), position={}, streams={COMPUTE: (work,)}, resident_bytes={},
     ...             capacity_bytes=1, device="d")
@@ -107,79 +109,23 @@ def perturbed(program: Program, perturbation: Perturbation) -> Program:
     """
     if not perturbation:
         return program
-    roles, ranks, stretcher = list(program.roles), [], _Stretcher(dict(program.disturbed_ns))
+    stretcher = Stretcher()
+    roles, number = list(program.roles), roles_of(program.ranks).copy()
+    slow = perturbation.slow or {}
     alike: dict[tuple[int, float], int] = {}  # role and factor without jitter -> the role with that factor
-    for binding in program.ranks:
-        (rank,) = binding.members
-        key = binding.role, (perturbation.slow or {}).get(rank, 1.0)
+    for index in range(len(number)) if perturbation.jitter else sorted(slow):
+        rank = index if isinstance(program.ranks, LaidOutRanks) else program.ranks[index].members[0]
+        key = int(number[index]), slow.get(rank, 1.0)
         if not perturbation.jitter and key[1] == 1.0:
-            ranks.append(binding)
             continue
         if perturbation.jitter or key not in alike:
             alike[key] = len(roles)
-            original = program.roles[binding.role]
-            factors = perturbation.factors(rank, stretcher.kernels(original))
-            roles.append(stretcher.stretched(original, factors))
-        ranks.append(replace(binding, role=alike[key]))
-    return replace(program, roles=tuple(roles), ranks=tuple(ranks), disturbed_ns=stretcher.disturbed_ns)
-
-
-@dataclass(slots=True)
-class _Stretcher:
-    """Makes roles whose kernels take longer; kernels that come out alike are one.
-
-    Parameters
-    ----------
-    disturbed_ns : dict
-        What kernels take beside communication; grows by the new ones.
-    """
-
-    disturbed_ns: dict[Kernel, tuple[int, ...]]
-    _known: dict[tuple[int, int], Kernel] = field(default_factory=dict)  # original by identity, and duration
-    _durations: dict[int, NDArray[np.float64]] = field(default_factory=dict)  # by identity of the role
-
-    def kernels(self, role: Role) -> int:
-        """Return how many kernels a role runs."""
-        return len(self._of(role))
-
-    def _of(self, role: Role) -> NDArray[np.float64]:
-        found = self._durations.get(id(role))
-        if found is None:
-            works = (item for stream in role.streams.values() for item in stream if isinstance(item, Compute))
-            durations = [kernel.duration_ns for work in works for kernel in work.kernels]
-            found = self._durations[id(role)] = np.array(durations, np.float64)
-        return found
-
-    def stretched(self, role: Role, factors: NDArray[np.float64]) -> Role:
-        """Multiply the durations of a role's kernels."""
-        durations = iter(np.rint(self._of(role) * factors).astype(np.int64).tolist())
-
-        def instruction(original: Instruction) -> Instruction:
-            if not isinstance(original, Compute):
-                return original
-            kernels = tuple([self._kernel(kernel, next(durations)) for kernel in original.kernels])
-            return Compute(
-                name=original.name,
-                kernels=kernels,
-                duration_ns=sum([kernel.duration_ns for kernel in kernels]),
-                phase=original.phase,
-                microbatch=original.microbatch,
-                unit=original.unit,
-            )
-
-        return replace(role, streams={name: tuple(map(instruction, stream)) for name, stream in role.streams.items()})
-
-    def _kernel(self, original: Kernel, duration_ns: int) -> Kernel:
-        """Return a kernel with another duration, and note what that is beside communication."""
-        if duration_ns == original.duration_ns:
-            return original
-        found = self._known.get((id(original), duration_ns))
-        if found is None:
-            found = replace(original, duration_ns=max(1, duration_ns))
-            self._known[id(original), duration_ns] = found
-            beside = self.disturbed_ns.get(original)
-            if beside is not None and found not in self.disturbed_ns:
-                share = found.duration_ns / original.duration_ns
-                times = (max(found.duration_ns, math.ceil(time_ns * share)) for time_ns in beside)
-                self.disturbed_ns[found] = tuple(times)
-        return found
+            original = program.roles[key[0]]
+            roles.append(stretcher.stretched(original, perturbation.factors(rank, stretcher.kernels(original))))
+        number[index] = alike[key]
+    return replace(
+        program,
+        roles=tuple(roles),
+        ranks=with_roles(program.ranks, number),
+        disturbed_ns=StretchedTimes(program.disturbed_ns, stretcher.variants) if program.disturbed_ns else {},
+    )

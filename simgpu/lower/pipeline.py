@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from simgpu.lower.emitter import Emitter
 from simgpu.parallel.message_batches import can_batch, in_batches
@@ -36,6 +37,7 @@ class PipelineScript:
     ahead: bool
 
 
+@lru_cache(maxsize=16)  # variants of a sweep or search share theirs
 def pipeline_script(schedule: PipelineSchedule, *, overlap: bool) -> PipelineScript:
     """Put the messages of a schedule where they are posted.
 

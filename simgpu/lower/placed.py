@@ -74,6 +74,53 @@ def place_of(cluster: Cluster, members: tuple[int, ...], number: int) -> Place:
     return Place(signature=signature, nodes=tuple(nodes.tolist()), pods=tuple(pods.tolist()))
 
 
+def places_of(cluster: Cluster, table: Int64, first: int) -> list[Place]:
+    """Say where groups of one size lie, as ``place_of`` does.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    table : (n, size) int64
+        Members of each group.
+    first : int
+        Number of the first group.
+
+    Returns
+    -------
+    list of Place
+    """
+    if not cluster.uniform:
+        return [Place(signature=(first + row,)) for row in range(len(table))]
+    per_node, per_leaf = cluster.gpus_per_node, cluster.fabric.nodes_per_leaf
+    node, local = np.divmod(table, per_node)
+    if (node == node[:, :1]).all():
+        return [
+            Place(signature=tuple(own), nodes=(at,))
+            for own, at in zip(local.tolist(), node[:, 0].tolist(), strict=True)
+        ]
+    steps = np.diff(node, axis=1)
+    if (steps < 0).any() or ((steps > 0) != (steps[:1] > 0)).any():  # each in its own way
+        return [place_of(cluster, tuple(row), first + index) for index, row in enumerate(table.tolist())]
+    nodes = node[:, np.r_[True, steps[0] > 0]]
+    pods = nodes // per_leaf
+    pod_steps = np.diff(pods, axis=1) > 0
+    if (pod_steps != pod_steps[:1]).any():
+        return [place_of(cluster, tuple(row), first + index) for index, row in enumerate(table.tolist())]
+    pods = pods[:, np.r_[True, pod_steps[0]]]
+    slot, pod_slot = (np.cumsum(np.r_[0, row > 0]).tobytes() for row in (steps[0], pod_steps[0]))
+    full = np.minimum(cluster.nodes - pods * per_leaf, per_leaf)
+    return [
+        Place(signature=(own, slot, pod_slot, left), nodes=tuple(at), pods=tuple(above))
+        for own, left, at, above in zip(_rows(local), _rows(full), nodes.tolist(), pods.tolist(), strict=True)
+    ]
+
+
+def _rows(table: Int64) -> list[bytes]:
+    """Return every row as bytes."""
+    whole, size = np.ascontiguousarray(table).tobytes(), table.shape[1] * table.itemsize
+    return [whole[begin : begin + size] for begin in range(0, len(table) * size, size)]
+
+
 def _numbered(values: Int64) -> tuple[Int64, Int64]:
     """Return the distinct values, ascending, and the place of each among them."""
     steps = np.diff(values)
@@ -162,8 +209,23 @@ class PlacedTransfers(Mapping[tuple[int, TransferKey], TransferCost]):
         return PlacedTransfers(cluster=self.cluster, kinds=tuple(kinds))
 
 
+def link_table(costs: Mapping[TransferKey, TransferCost]) -> tuple[Int64, Int64]:
+    """Return the links that transfers load, ascending, and the bytes on each: a row per link, a column per transfer."""
+    columns = [load_columns(cost.loads) for cost in costs.values()]
+    links = np.unique(np.concatenate([links for links, _ in columns] or [np.zeros(0, np.int64)]))
+    table = np.zeros((len(links), len(costs)), np.int64)
+    for column, (loaded, sizes) in enumerate(columns):
+        np.add.at(table[:, column], np.searchsorted(links, loaded), sizes)
+    return links, table
+
+
 def alike_groups(
-    cluster: Cluster, priced: Place, places: list[Place], groups: list[int], costs: dict[TransferKey, TransferCost]
+    cluster: Cluster,
+    priced: Place,
+    places: list[Place],
+    groups: list[int],
+    costs: dict[TransferKey, TransferCost],
+    loads: tuple[Int64, Int64],
 ) -> Alike:
     """Put groups that lie alike together, with the links that each of them loads.
 
@@ -177,16 +239,14 @@ def alike_groups(
     groups : list of int
     costs : dict of TransferKey to TransferCost
         Of the group that was priced.
+    loads : (n,) int64, (n, transfers) int64
+        Their links and bytes: ``link_table``.
 
     Returns
     -------
     Alike
     """
-    columns = [load_columns(cost.loads) for cost in costs.values()]
-    first = np.unique(np.concatenate([links for links, _ in columns] or [np.zeros(0, np.int64)]))
-    table = np.zeros((len(first), len(costs)), np.int64)
-    for column, (links, sizes) in enumerate(columns):
-        np.add.at(table[:, column], np.searchsorted(first, links), sizes)
+    first, table = loads
     return Alike(groups=groups, costs=costs, priced=first, links=_links(cluster, priced, places, first), bytes=table)
 
 

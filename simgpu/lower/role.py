@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from simgpu.costs.optimizer import NORM
 from simgpu.lower.chunk import ChunkWriter
-from simgpu.lower.emitter import Emitter
+from simgpu.lower.emitter import Blocks, Emitter
 from simgpu.lower.kernels import KernelPrices
 from simgpu.lower.offload import host_step, store_weights
 from simgpu.lower.pipeline import PipelineMessages, PipelineScript
@@ -64,6 +64,10 @@ class RoleWriter:
         What the CPU needs to issue all this; None when that costs nothing.
     norm_read : bool
         The CPU reads the gradients' norm or its check for infinities before it issues the optimizer step.
+    compiler : SegmentCompiler
+        May be shared by ranks.
+    blocks : dict
+        Of ranks that share the stages that they write about; a rank's own where empty.
     """
 
     prices: KernelPrices
@@ -80,15 +84,18 @@ class RoleWriter:
     scattered: int = 1
     host: HostCosts | None = None
     norm_read: bool = False
+    compiler: SegmentCompiler | None = None
+    blocks: Blocks = field(default_factory=dict)
     emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.emitter = Emitter(host=self.host)
+        self.emitter = Emitter(host=self.host, blocks=self.blocks)
 
     def write(self) -> Mapping[str, Sequence[Instruction]]:
         """Return the streams of one step."""
         messages = PipelineMessages(self.emitter, self.script, self.rank, self.messages_bytes, self.scattered)
-        compiler, order = SegmentCompiler(self.prices), self.script.schedule.order(self.rank)
+        compiler = self.compiler or SegmentCompiler(self.prices)
+        order = self.script.schedule.order(self.rank)
         writers = {
             stage: ChunkWriter(
                 self.emitter,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
 from simgpu.costs.host_copy import HOST_KINDS, host_transfer
@@ -13,7 +14,8 @@ from simgpu.costs.interference import COPY_ENGINE, disturbance
 from simgpu.costs.send_ring import ring_of_sends
 from simgpu.costs.transfers import collective, point_to_point
 from simgpu.hardware.cluster import Cluster
-from simgpu.lower.placed import Place, PlacedTransfers, Signature, alike_groups, place_of
+from simgpu.lower.laid_out import roles_of, tables_of
+from simgpu.lower.placed import Place, PlacedTransfers, Signature, alike_groups, link_table, places_of
 from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
 from simgpu.script import distinct
 
@@ -39,23 +41,43 @@ def price_transfers(
         Version and settings of NCCL.
     """
     wanted = [_keys(role) for role in roles]
-    role_of = np.array([rank.role for rank in ranks], np.int64)
+    role_of = roles_of(ranks)
     alike: dict[tuple[str, tuple[int, ...], Signature], tuple[list[int], list[Place]]] = {}
-    priced: dict[Signature, tuple[Group, Place]] = {}  # one group of each place
-    for index, group in enumerate(groups):
-        played = tuple(dict.fromkeys(role_of[list(group.members)].tolist()))
-        place = Place(signature=()) if free else place_of(cluster, group.members, index)
-        found = alike.setdefault((group.communicator, played, place.signature), ([], []))
-        priced.setdefault(place.signature, (group, place))
-        found[0].append(index)
-        found[1].append(place)
+    priced: dict[Signature, tuple[int, Place]] = {}  # one group of each place
+    first = 0
+    for communicator, table in tables_of(groups):
+        places = [Place(signature=())] * len(table) if free else places_of(cluster, table, first)
+        for index, (played, place) in enumerate(zip(_played(role_of[table]), places, strict=True), start=first):
+            found = alike.setdefault((communicator, played, place.signature), ([], []))
+            priced.setdefault(place.signature, (index, place))
+            found[0].append(index)
+            found[1].append(place)
+        first += len(table)
     kinds = []
+    known: dict[tuple[Signature, TransferKey], TransferCost] = {}
+    tables: dict[Hashable, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     for (communicator, played, signature), (indices, places) in alike.items():
-        first, where = priced[signature]
+        one, where = priced[signature]
+        group = groups[one]
         keys = dict.fromkeys(key for role in played for key in wanted[role].get(communicator, ()))
-        costs = {key: _alone(cluster, first, key) if free else _price(cluster, first, key, nccl) for key in keys}
-        kinds.append(alike_groups(cluster, where, places, indices, costs))
+        for key in keys:
+            if (signature, key) not in known:
+                known[signature, key] = _alone(cluster, group, key) if free else _price(cluster, group, key, nccl)
+        costs = {key: known[signature, key] for key in keys}
+        same = signature, tuple(keys)
+        if same not in tables:
+            tables[same] = link_table(costs)
+        kinds.append(alike_groups(cluster, where, places, indices, costs, tables[same]))
     return PlacedTransfers(cluster=cluster, kinds=tuple(kinds))
+
+
+def _played(roles: NDArray[np.int64]) -> list[tuple[int, ...]]:
+    """Return the distinct roles of each group's members, in the order of the members."""
+    if (roles == roles[:, :1]).all():
+        return [(role,) for role in roles[:, 0].tolist()]
+    if (roles == roles[:1]).all():
+        return [tuple(dict.fromkeys(roles[0].tolist()))] * len(roles)
+    return [tuple(dict.fromkeys(row)) for row in roles.tolist()]
 
 
 def _alone(cluster: Cluster, group: Group, key: TransferKey) -> TransferCost:

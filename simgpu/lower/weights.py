@@ -78,10 +78,16 @@ class WeightGathers:
         """Whether weights that others updated have not been waited for."""
         return bool(self._pending)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all sharded weights have been gathered, and stay so until the last microbatch's backward."""
+        live = self._live
+        return self.plan.keep_gathered and all(live.get(group.key, 0) is None for group in self.plan.shards)
+
     def acquire(self, unit: int, upcoming: Sequence[int], *, phase: str, microbatch: int) -> None:
         """Make a unit's weights whole before it computes; ``upcoming`` are the units after it in this pass."""
         if phase == "forward":
-            if unit == 0 and self.plan.shards:
+            if unit == 0 and self.plan.shards and not self.whole:
                 self._entry = self.emitter.record()
                 self._copied.clear()
             self._await_updates(unit, microbatch)

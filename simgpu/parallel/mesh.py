@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,19 @@ class Mesh:
 
     def groups(self, *axes: str) -> tuple[tuple[int, ...], ...]:
         """Ranks that agree on all other axes, in rank order; groups ordered by their first rank."""
+        return tuple(map(tuple, self.table(*axes).tolist()))
+
+    def table(self, *axes: str) -> NDArray[np.int64]:
+        """Return the groups along some axes, one row each.
+
+        Examples
+        --------
+        >>> Mesh(degrees={"pp": 2, "tp": 2}).table("pp").tolist()
+        [[0, 2], [1, 3]]
+        """
         names = list(self.degrees)
         along = [place for place, name in enumerate(names) if name in axes]
         rest = [place for place in range(len(names)) if place not in along]
         grid = np.arange(self.size).reshape(tuple(self.degrees.values()))
         size = prod(self.degrees[names[place]] for place in along)
-        return tuple(map(tuple, grid.transpose(*rest, *along).reshape(-1, size).tolist()))
+        return grid.transpose(*rest, *along).reshape(-1, size)

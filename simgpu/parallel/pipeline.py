@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from simgpu.parallel.schedules import PipelineSchedule, build_schedule
 from simgpu.parallel.strategy import Strategy
 
@@ -31,9 +33,12 @@ def pipeline_schedule(strategy: Strategy, microbatches: int) -> PipelineSchedule
     4
     """
     if strategy.pp == 1:
-        return build_schedule("1f1b", ranks=1, microbatches=microbatches)
+        return _named("1f1b", 1, 1, microbatches)
     if strategy.table is not None:
         return strategy.table
-    return build_schedule(
-        strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches
-    )
+    return _named(strategy.schedule, strategy.pp, strategy.virtual_stages, microbatches)
+
+
+@lru_cache(maxsize=16)  # variants of a sweep or search share theirs
+def _named(name: str, ranks: int, virtual: int, microbatches: int) -> PipelineSchedule:
+    return build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)

@@ -13,8 +13,13 @@ Int64 = NDArray[np.int64]
 PLACES: Final = 3
 """Ranks of a pipeline that the bound looks at: the first, the last but one, the last."""
 
-REASONS: Final = ("work and pipeline", "reductions beside the last backward", "gathers and reductions")
-"""What a bound rests on: the chain through one rank, that with its reductions behind it, one stream's transfers."""
+REASONS: Final = (
+    "work and pipeline", "reductions beside the last backward", "gathers and reductions", "launches by the CPU",
+)  # fmt: skip
+"""What a bound rests on.
+
+The chain through one rank, that with its reductions behind it, one stream's transfers, one CPU thread.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Columns:
         Transfers of the busiest data-parallel stream.
     norm_ns, update_ns : (n, PLACES)
         Optimizer up to the norm of the gradients, and from there on.
+    issue_ns : (n, PLACES)
+        CPU time to issue the passes and the optimizer.
     together, chained : (n,) bool
         Ranks meet at the norm; every rank's work lies between the first stage's first forward and last backward.
     memory_bytes : (n, PLACES)
@@ -55,6 +62,7 @@ class Columns:
     stream_ns: Int64
     norm_ns: Int64
     update_ns: Int64
+    issue_ns: Int64
     together: NDArray[np.bool_]
     chained: NDArray[np.bool_]
     memory_bytes: Int64
@@ -98,9 +106,10 @@ def bound(columns: Columns) -> Bounds:
 
     where all ranks meet at the norm. Where they do not (no optimizer), rank 0's own work bounds the step, and the way
     there and back through every other rank. Reductions that may be hidden begin no earlier than the last backward.
-    Transfers of one stream follow each other between one optimizer step and the next.
+    Transfers of one stream follow each other between one optimizer step and the next. A CPU thread issues a whole step
+    in each period.
 
-    Whatever is left out, from launches on the CPU to shared links, only takes longer.
+    Whatever is left out, from launches that the GPU waits for to shared links, only takes longer.
     """
     c = columns
     first = np.arange(PLACES) == 0
@@ -110,7 +119,7 @@ def bound(columns: Columns) -> Bounds:
     through = start + c.gaps_ns + c.passes_ns + c.exposed_ns + c.drain_ns + c.norm_ns[:, :1]
     beside = start + c.gaps_ns + c.work_ns - c.last_ns + c.hidden_ns + c.norm_ns
     stream = c.stream_ns + c.norm_ns + c.update_ns
-    own, beside, stream = (np.where(together | first, each, 0) for each in (own, beside, stream))
+    own, beside, stream, issue = (np.where(together | first, each, 0) for each in (own, beside, stream, c.issue_ns))
     through = np.where(chained, through, 0)
-    ways = np.stack([np.maximum(own, through).max(axis=1), beside.max(axis=1), stream.max(axis=1)])
+    ways = np.stack([each.max(axis=1) for each in (np.maximum(own, through), beside, stream, issue)])
     return Bounds(step_ns=ways.max(axis=0), memory_bytes=c.memory_bytes.max(axis=1), reason=ways.argmax(axis=0))

@@ -21,6 +21,7 @@ from simgpu.pricing import op_prices
 from simgpu.searches.bound import PLACES, Columns
 from simgpu.searches.candidates import Candidate
 from simgpu.searches.chain import Chain, Prices
+from simgpu.searches.chain_bound import chain_bound_ns
 from simgpu.searches.model_times import ModelTimes, stage_times
 from simgpu.searches.pipeline_shape import PipelineShape, RankShape, pipeline_shape
 from simgpu.searches.rank_costs import RankCosts, RankCostTable
@@ -32,7 +33,7 @@ _PLAIN: Final = "1f1b"
 _BATCHED: Final = ("gpipe", "1f1b")
 _NAMES: Final = (
     "fill_ns", "drain_ns", "work_ns", "passes_ns", "gaps_ns", "exposed_ns", "behind_ns", "hidden_ns", "last_ns",
-    "stream_ns", "norm_ns", "update_ns", "memory_bytes",
+    "stream_ns", "norm_ns", "update_ns", "issue_ns", "memory_bytes",
 )  # fmt: skip
 
 
@@ -83,8 +84,8 @@ class Estimator:
                 continue
             shape = self._shape(candidate, case)
             for place, values in enumerate(self._values(case, shape, transfers=transfers)):
-                for name, value in values.items():
-                    table[name][row, place] = value
+                for name in ("memory_bytes",) if case.perturbation.jitter else values:  # a draw may be a short one
+                    table[name][row, place] = values[name]
             together[row] = case.strategy.pp == 1 or case.training.optimizer != "none"
             chained[row] = not shape.mirrored
         return Columns(**table, together=together, chained=chained), wrong
@@ -131,7 +132,7 @@ class Estimator:
         self._prices(case)
         chain = self._chain(case)
         parts = self._times.units(case, gradient_store(case.training, strategy))
-        forward, backward, more, inputs, weights, saved, _ = self._stage_times(case, shape)
+        forward, backward, more, inputs, weights, saved, _, *issues = self._stage_times(case, shape)
         less = [b + min(f, 0) for b, f in zip(backward, more, strict=True)]
         back = [min(i, b) for i, b in zip(inputs, less, strict=True)] if shape.split else less
         hops = self._hops_ns(case, shape, parts)
@@ -142,7 +143,10 @@ class Estimator:
             costs = self._ranks.costs(case, parts, shape, place, chain if transfers else None)
             first = min(rank.stages)
             work = passes = 0
+            issued = costs.issue_ns
             for stage, count in zip(rank.stages, rank.microbatches, strict=True):
+                whole, split = issues[1][stage], issues[2][stage]
+                issued += count * (issues[0][stage] + (min(whole, split) if shape.split else whole))
                 if shape.split:
                     work += count * (forward[stage] + min(less[stage], inputs[stage] + weights[stage]))
                     passes += count * (forward[stage] + back[stage])
@@ -166,6 +170,7 @@ class Estimator:
                 "stream_ns": costs.gathered_ns + count * costs.gathered_each_ns,
                 "norm_ns": costs.norm_ns,
                 "update_ns": costs.update_ns,
+                "issue_ns": issued,
                 "memory_bytes": self._memory_bytes(case, rank, costs, saved),
             })  # fmt: skip
         return found + [found[-1]] * (PLACES - len(found)) if m else []
@@ -182,7 +187,7 @@ class Estimator:
         -------
         int, nanoseconds
         int, bytes
-            Both 0 where the schedule is made for the case's own times.
+            Both 0 where the schedule is made for the case's own times. The step is 0 where kernels' times scatter.
         """
         case = self.case(candidate)
         if isinstance(case, str) or case.strategy.pp == 1 or case.strategy.schedule == TIMED:
@@ -194,30 +199,56 @@ class Estimator:
         chain, parts = self._chain(case), self._times.units(case, gradient_store(case.training, strategy))
         costs = {place: self._ranks.costs(case, parts, shape, place, chain) for place in shape.ranks}
         home = {rank.stages[0]: place for place, rank in shape.ranks.items() if len(rank.stages) == 1}
-        gradients = {
-            stage: (size, costs[place].dropped, whole)
-            for place, rank in shape.ranks.items()
-            for stage, size, whole in zip(
-                rank.stages, costs[place].gradients_bytes, costs[place].gathered_bytes, strict=True
-            )
-        }
+        shared = {}  # of the stages of those ranks
+        for place, rank in shape.ranks.items():
+            one = costs[place]
+            moving = [(0, 0)] * len(rank.stages) if shape.mirrored else zip(one.gathers_ns, one.reduces_ns, strict=True)
+            for stage, size, whole, moved in zip(
+                rank.stages, one.gradients_bytes, one.gathered_bytes, moving, strict=True
+            ):
+                shared[stage] = size, one.dropped, whole, *moved
         working = self._working_bytes(case, shape, parts)
         stages = []
-        for stage, (f, b, more, i, w, saved, owed) in enumerate(zip(*self._stage_times(case, shape), strict=True)):
+        for stage, (f, b, more, i, w, saved, owed, *_) in enumerate(zip(*self._stage_times(case, shape), strict=True)):
             own = costs.get(home.get(stage, -1))
             whole = own is not None and not shape.split
             each, once = (own.exposed_each_ns, own.exposed_ns) if own is not None and whole else (0, 0)
             times = (f, b + min(more, 0) + each, i, w, once)
-            stages.append(StageLeast(*times, saved, owed, working[stage], *gradients.get(stage, (0, False, 0))))
+            stages.append(StageLeast(*times, saved, owed, working[stage], *shared.get(stage, ())))
         starts = [costs[place].update_ns if together and place in costs else 0 for place in range(strategy.pp)]
         table = pipeline_schedule(strategy, candidate.microbatches)
         ends = walk_schedule(table, stages, self._hops_ns(case, shape, parts), starts)
         kept = not _freezes(case)
         held = max(one.resident_bytes + kept * ends[place].kept_bytes for place, one in costs.items())
+        if case.perturbation.jitter:
+            return 0, held
         if together:
             norms = [costs[place].norm_ns if place in costs else 0 for place in range(strategy.pp)]
             return max(end.end_ns + norm for end, norm in zip(ends, norms, strict=True)), held
         return ends[0].end_ns + costs[0].norm_ns + costs[0].update_ns, held
+
+    def played_ns(self, candidate: Candidate) -> int:
+        """Return a step that a candidate cannot be below, from its own roles.
+
+        Parameters
+        ----------
+        candidate : Candidate
+            One that can be laid out.
+
+        Returns
+        -------
+        int, nanoseconds
+            0 where the schedule is made for the case's own times, where kernels' times scatter, or where the case turns
+            out wrong.
+        """
+        case = self.case(candidate)
+        if isinstance(case, str) or case.strategy.schedule == TIMED or case.perturbation.jitter:
+            return 0
+        transfers, chain = self._prices(case), self._chain(case)
+        try:
+            return chain_bound_ns(case, chain, self._ranks.prices, transfers)
+        except SimGPUError:
+            return 0  # the simulation says what is wrong
 
     def _stage_times(self, case: Case, shape: PipelineShape) -> list[list[int]]:
         """Return the columns of `stage_times`, a list each."""

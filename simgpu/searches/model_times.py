@@ -20,6 +20,7 @@ from simgpu.searches.pass_times import PassTimes, unit_times
 from simgpu.workload.families import model_units
 from simgpu.workload.frozen import trained_units
 from simgpu.workload.layer import ModelUnits
+from simgpu.workload.software import HostCosts
 from simgpu.workload.training import Training
 from simgpu.workload.unit import Exchange, Unit
 
@@ -31,9 +32,9 @@ AXES = ("tp", "cp", "ep")
 class Layers(NamedTuple):
     """Rows of `PassTimes`: of each layer, of the embedding, of the head."""
 
-    layers: Int64  # (layers, 7)
-    embedding: Int64  # (7,)
-    head: Int64  # (7,)
+    layers: Int64  # (layers, 10)
+    embedding: Int64  # (10,)
+    head: Int64  # (10,)
 
 
 @dataclass(slots=True)
@@ -90,11 +91,19 @@ class ModelTimes:
         key = (self._key(case, store), store, tuple(groups.items()))
         found = self._layers.get(key)
         if found is None:
-            found = self._layers[key] = self._times(self.units(case, store), store, groups, self._key(case, store))
+            host = None if case.software.host.free else case.software.host
+            found = self._layers[key] = self._times(
+                self.units(case, store), store, groups, self._key(case, store), host
+            )
         return found
 
     def _times(
-        self, parts: ModelUnits, store: GradientStore, groups: dict[str, frozenset[tuple[int, ...]]], key: Hashable
+        self,
+        parts: ModelUnits,
+        store: GradientStore,
+        groups: dict[str, frozenset[tuple[int, ...]]],
+        key: Hashable,
+        host: HostCosts | None,
     ) -> Layers:
         compiler = self._compilers.setdefault(key, SegmentCompiler(self.prices))
 
@@ -106,7 +115,7 @@ class ModelTimes:
 
         def times(unit: Unit) -> PassTimes:
             if id(unit) not in known:
-                known[id(unit)] = unit_times(unit, compiler, exchange_ns, store)
+                known[id(unit)] = unit_times(unit, compiler, exchange_ns, store, host)
             return known[id(unit)]
 
         rows = [np.sum([times(unit) for unit in layer.units], axis=0, dtype=np.int64) for layer in parts.layers]
@@ -132,12 +141,12 @@ def stage_times(layers: Layers, stages: int, layers_per_stage: tuple[int, ...] |
 
     Returns
     -------
-    (stages, 7) int64
+    (stages, 10) int64
         Columns as `PassTimes`.
 
     Examples
     --------
-    >>> ones = np.ones((4, 7), np.int64)
+    >>> ones = np.ones((4, 10), np.int64)
     >>> stage_times(Layers(ones, 10 * ones[0], 100 * ones[0]), 2, None)[:, 0].tolist()
     [12, 102]
     """

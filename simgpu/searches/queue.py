@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from simgpu.searches.bound import REASONS, bound
@@ -12,6 +12,7 @@ from simgpu.searches.candidates import Candidate
 from simgpu.searches.estimate import Estimator
 
 SCHEDULE: Final = "its schedule"
+PIPELINE: Final = "its pipeline without contention"
 _AT_ONCE: Final = 32  # candidates whose bounds are sharpened together
 
 
@@ -61,6 +62,7 @@ class BoundQueue:
     _rough: list[Bounded] = field(default_factory=list)  # last comes first
     _sharp: list[Bounded] = field(default_factory=list)  # a heap
     _walked: set[int] = field(default_factory=set)  # places whose schedule was played
+    _played: set[int] = field(default_factory=set)  # places whose first pipeline was
 
     def __post_init__(self) -> None:
         found = self._bound(self.candidates, transfers=False)
@@ -92,23 +94,62 @@ class BoundQueue:
         StopIteration
             When none is left.
         """
+        one = self._front()
+        while one is not None:
+            if one.place in self._played:
+                return one
+            self._sharpen(one)
+            one = self._front()
+        raise StopIteration
+
+    def pick(self, among: int) -> list[Bounded]:
+        """Take the best of the first few ahead of the others: its simulation can begin while those are bounded.
+
+        Parameters
+        ----------
+        among : int
+            Candidates to play first.
+
+        Returns
+        -------
+        list of Bounded
+            None or one; it does not come again.
+        """
+        one = self._front()
+        while one is not None and one.place not in self._played and len(self._played) < among:
+            self._sharpen(one)
+            one = self._front()
+        if one is not None:
+            heappush(self._sharp, one)
+        best = min((one for one in self._sharp if one.place in self._played), default=None)
+        if best is None:
+            return []
+        self._sharp.remove(best)
+        heapify(self._sharp)
+        return [best]
+
+    def _front(self) -> Bounded | None:
+        """Take the candidate whose bound is the lowest so far."""
         while self._rough and (not self._sharp or self._rough[-1] < self._sharp[0]):
             chosen = [self._rough.pop() for _ in range(min(_AT_ONCE, len(self._rough)))]
             for one in self._bound([self.candidates[each.place] for each in chosen], transfers=True):
                 heappush(self._sharp, one)
-        if not self._sharp:
-            raise StopIteration
-        one = heappop(self._sharp)
-        if one.place in self._walked:
-            return one
-        self._walked.add(one.place)
-        step_ns, memory_bytes = self.estimator.walked(self.candidates[one.place])
+        return heappop(self._sharp) if self._sharp else None
+
+    def _sharpen(self, one: Bounded) -> None:
+        """Sharpen a bound by a step more, and put it where it belongs then."""
+        candidate, memory_bytes = self.candidates[one.place], one.memory_bytes
+        if one.place not in self._walked:
+            self._walked.add(one.place)
+            (step_ns, memory_bytes), reason = self.estimator.walked(candidate), SCHEDULE
+        else:
+            self._played.add(one.place)
+            step_ns, reason = self.estimator.played_ns(candidate), PIPELINE
         if step_ns > one.step_ns:
-            one = one._replace(step_ns=step_ns, reason=SCHEDULE)
+            one = one._replace(step_ns=step_ns, reason=reason)
         one = self.bounds[one.place] = one._replace(memory_bytes=max(memory_bytes, one.memory_bytes))
         if one.memory_bytes <= self.capacity_bytes:
             heappush(self._sharp, one)
-        return next(self)
 
     def _bound(self, candidates: Sequence[Candidate], *, transfers: bool) -> list[Bounded]:
         columns, wrong = self.estimator.columns(candidates, transfers=transfers)

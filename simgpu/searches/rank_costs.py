@@ -14,6 +14,7 @@ from simgpu.lower.stage_units import StageUnits, model_stage
 from simgpu.parallel.data_parallel import DataParallelPlan, Reduction
 from simgpu.parallel.stages import partition_layers
 from simgpu.searches.chain import Chain, Prices
+from simgpu.searches.pass_times import issue_ns
 from simgpu.searches.pipeline_shape import PipelineShape
 from simgpu.workload.layer import ModelUnits
 from simgpu.workload.op import MemoryBound
@@ -39,6 +40,8 @@ class RankCosts:
         Gathers of sharded weights, and reductions, on one stream: once per step, and once per micro-batch.
     norm_ns, update_ns : int
         Optimizer up to the norm of the gradients; the rest of it, with gathers of updated weights.
+    issue_ns : int
+        What the CPU takes to issue the optimizer.
     resident_bytes : int
         Memory held all the time.
     gathered_bytes : tuple of int
@@ -47,6 +50,9 @@ class RankCosts:
         Gradients of each stage that are there after its first backward, on top of both.
     dropped : bool
         They go when the last backward has reduced them, not only behind the optimizer.
+    gathers_ns, reduces_ns : tuple of int
+        Transfers of each stage on one stream: gathers of weights that the first forward asks for, none of which begins
+        before it, and reductions of the last backward.
     """
 
     exposed_ns: int
@@ -58,10 +64,13 @@ class RankCosts:
     gathered_each_ns: int
     norm_ns: int
     update_ns: int
+    issue_ns: int
     resident_bytes: int
     gathered_bytes: tuple[int, ...]
     gradients_bytes: tuple[int, ...]
     dropped: bool
+    gathers_ns: tuple[int, ...]
+    reduces_ns: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -141,8 +150,10 @@ class RankCostTable:
 
         alone = case.strategy.pp == 1
         behind = (0, 0)
+        gathers, reduces = [], []
         for parts, plan in held:
             beside: dict[str, int] = {}
+            gathered = 0
             for reduction in plan.reductions:
                 hops = {hop.communicator: 0 for hop in reduction.hops}
                 for hop in reduction.hops:
@@ -164,20 +175,24 @@ class RankCostTable:
                 each += price(first.gather.communicator, "all_gather", first.gather.bytes)
             for shard in plan.shards:
                 once = price(shard.gather.communicator, "all_gather", shard.gather.bytes)
+                if first is not None and shard.gather.communicator == first.gather.communicator:
+                    gathered += once
                 often = once if not plan.keep_gathered and (alone or shard.reshard) else 0
                 occupy(shard.gather.communicator, 0 if often else once, often)
                 if often and shard.reshard and shard.backward:
                     again = shard.regather or shard.gather
                     occupy(again.communicator, 0, price(again.communicator, "all_gather", again.bytes))
+            gathers.append(gathered)
+            reduces.append(max(beside.values(), default=0))
         once, often = max(streams.values(), default=(0, 0), key=lambda times: times[0] + times[1])
-        norm, update = self._optimizer_ns(case, held)
+        norm, update, issued = self._optimizer_ns(case, held)
         if not any(plan.updates_in_forward for plan in plans):
-            gathers: dict[str, int] = {}
+            updates: dict[str, int] = {}
             for item in (item for plan in plans for item in plan.updates):
-                gathers[item.communicator] = gathers.get(item.communicator, 0) + price(
+                updates[item.communicator] = updates.get(item.communicator, 0) + price(
                     item.communicator, "all_gather", item.bytes
                 )
-            update += max(gathers.values(), default=0)
+            update += max(updates.values(), default=0)
         dropped = sum(sum(plan.dropped_bytes) for plan in plans)
         states = sum(
             plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes + plan.buckets_bytes for plan in plans
@@ -193,6 +208,7 @@ class RankCostTable:
             gathered_each_ns=often,
             norm_ns=norm,
             update_ns=update,
+            issue_ns=issued,
             resident_bytes=states - dropped + overheads + (COMMUNICATOR_BYTES if case.strategy.world_size > 1 else 0),
             gathered_bytes=tuple(
                 sum(shard.bytes for shard in plan.shards) if plan.keep_gathered else 0 for plan in plans
@@ -202,12 +218,14 @@ class RankCostTable:
                 for plan in plans
             ),
             dropped=any(plan.keep_gathered for plan in plans),
+            gathers_ns=tuple(gathers),
+            reduces_ns=tuple(reduces),
         )
 
-    def _optimizer_ns(self, case: Case, held: Sequence[tuple[StageUnits, DataParallelPlan]]) -> tuple[int, int]:
-        """Return the optimizer's kernels up to the norm, and after it; nothing where the host runs it."""
+    def _optimizer_ns(self, case: Case, held: Sequence[tuple[StageUnits, DataParallelPlan]]) -> tuple[int, int, int]:
+        """Return the optimizer's kernels up to the norm, after it, and their issue; nothing where the host runs it."""
         if any(plan.offload is not None and plan.offload.update_elements for _, plan in held):
-            return 0, 0
+            return 0, 0, 0
         ops = optimizer_ops(
             sum(plan.optimizer_elements for _, plan in held),
             case.training,
@@ -215,10 +233,11 @@ class RankCostTable:
             zero_gradients=held[0][1].store.zeroed,
             software=case.software,
         )
-        times = [kernel.duration_ns for kernel in self.prices.kernels(ops)]
+        kernels, host = self.prices.kernels(ops), case.software.host
+        times = [kernel.duration_ns for kernel in kernels]
         first = 1 + next((place for place, op in enumerate(ops) if op.name == NORM), -1)
         kept = [kernel.duration_ns for kernel in self.prices.kernels(ops[:first])]
-        return sum(kept), sum(times) - sum(kept)
+        return sum(kept), sum(times) - sum(kept), issue_ns([kernels], "optimizer", None if host.free else host)
 
     def _flatten_ns(self, reduction: Reduction) -> int:
         """Return what bringing gradients into the buffer of their reduction takes."""

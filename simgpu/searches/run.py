@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from simgpu.config.load import Source
 from simgpu.config.search_space import SearchSpace, load_search
@@ -30,6 +31,8 @@ from simgpu.searches.result import (
     why_slower,
 )
 from simgpu.units import format_bytes, format_time
+
+_FIRST: Final = 16  # candidates that are bounded as sharply as it goes before the best of them is simulated
 
 
 class SearchWatch(Protocol):
@@ -187,7 +190,7 @@ class _Tasks:
 
     def __iter__(self) -> Iterator[PointTask]:
         digests: dict[Path, str] = {}
-        for bounded in self.queue:
+        for bounded in chain(self.queue.pick(_FIRST), self.queue):
             best = best_of(self.rows)
             if best is not None and (bounded.step_ns, bounded.place) > best:
                 return

@@ -30,6 +30,9 @@ class StageLeast(NamedTuple):
         They go in the last one.
     gathered_bytes : int
         Whole weights, from the first forward to the last backward that needs them.
+    gather_ns, reduce_ns : int
+        Transfers on one stream: of weights, which the first forward asks for and does not end without, and of
+        gradients, none before the last backward or weight gradients begin.
     """
 
     forward_ns: int
@@ -43,6 +46,8 @@ class StageLeast(NamedTuple):
     gradient_bytes: int = 0
     dropped: bool = False
     gathered_bytes: int = 0
+    gather_ns: int = 0
+    reduce_ns: int = 0
 
     def change(self, kind: str) -> int:
         """Return by how much an action changes what is kept, bytes."""
@@ -51,7 +56,7 @@ class StageLeast(NamedTuple):
 
 
 class RankEnd(NamedTuple):
-    """When a rank has done its last action, and the most that it kept."""
+    """When a rank has done its last action and its transfers, and the most that it kept."""
 
     end_ns: int
     kept_bytes: int
@@ -90,6 +95,7 @@ def walk_schedule(
     firsts, finals = ([pick(order, "BW") for order in orders] for pick in (_first_of_stages, _last_of_stages))
     leaves = [_last_of_stages(order, "BI") for order in orders]
     clocks, places = list(starts_ns), [0] * table.ranks
+    free = list(starts_ns)  # streams of data parallelism
     kept, most = [0] * table.ranks, [0] * table.ranks
     done: dict[_Input, int] = {}  # when a result is where it is needed
     top, moved = len(stages) - 1, True
@@ -103,8 +109,15 @@ def walk_schedule(
                 action, least = order[place], stages[order[place].stage]
                 stage, forward = action.stage, action.kind == "F"
                 took = {"F": least.forward_ns, "B": least.backward_ns, "I": least.input_ns, "W": least.weight_ns}
-                end = max([clocks[rank], *(done[one] for one in inputs)]) + took[action.kind]
-                clocks[rank] = end = end + (least.last_ns if place in finals[rank] else 0)
+                begin = max([clocks[rank], *(done[one] for one in inputs)])
+                end = begin + took[action.kind]
+                if least.gather_ns and forward and place in begins[rank]:
+                    free[rank] = max(free[rank], begin) + least.gather_ns
+                    end = max(end, free[rank])
+                if place in finals[rank]:
+                    end += least.last_ns
+                    free[rank] = max(free[rank], begin) + least.reduce_ns
+                clocks[rank] = end
                 if action.kind != "W":
                     to = stage if forward else stage - 1  # the lower of the two stages that the message is between
                     crosses = 0 <= to < top and _apart(table, to, action.microbatch)
@@ -123,7 +136,7 @@ def walk_schedule(
                 most[rank] = max(most[rank], kept[rank])
                 places[rank] = place + 1
                 moved = True
-    return [RankEnd(clock, held) for clock, held in zip(clocks, most, strict=True)]
+    return [RankEnd(max(ends), held) for *ends, held in zip(clocks, free, most, strict=True)]
 
 
 def _inputs(table: PipelineSchedule, rank: int) -> list[tuple[_Input, ...]]:

@@ -220,12 +220,18 @@ def test_layers_that_do_the_same_are_played_once(monkeypatch, taken):
     assert 0 < len(played) < len(taken) / 50
 
 
-def test_a_slow_gpu_and_its_group_go_by_themselves(taken):
-    subject = program_of(PIPELINE | {"perturb": {"slow_ranks": {5: 1.3}}})
-    group = subject.groups[subject.ranks[5].groups["tp"]]
-    same(play(subject), play(written_out(subject)))
-    assert taken
-    assert not set(group.members) & set(taken)
+@pytest.mark.parametrize("folded", [True, False])
+@pytest.mark.parametrize("host", [{"host_issue_ns": 0}, {"host_issue_ns": "20 us"}])
+@pytest.mark.parametrize("perturb", [{"slow_ranks": {5: 1.3, 20: 1.1}}, {"jitter": 0.05, "seed": 2}])
+def test_ranks_with_times_of_their_own_take_blocks_with_their_group(taken, perturb, host, folded):
+    """They come to it and leave it at other times than the others, and meet them in its collectives."""
+    whole = program_of(PIPELINE | {"perturb": perturb, "software": host})
+    subject = fold(whole) if folded else whole
+    timeline = play(subject)
+    same(timeline, play(written_out(subject)))
+    passes = 2 * 6 * len(timeline.step_ends_ns) * len(subject.ranks)
+    assert len(taken) > passes / 2
+    assert set(taken) == set(range(len(subject.ranks)))
 
 
 def test_a_role_is_written_out_as_it_would_have_been_written():

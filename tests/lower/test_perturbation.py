@@ -11,6 +11,7 @@ from simgpu.api import play_case, simulate
 from simgpu.engine import play
 from simgpu.fold import fold
 from simgpu.lower.perturbation import Perturbation, perturbed
+from simgpu.pricing import lower_case, op_prices
 from simgpu.program import COMPUTE, Compute, Disturbance
 from tests.lower.tiny import tiny
 from tests.programs import all_reduce, cost, program, reduce_key, role, work
@@ -120,7 +121,21 @@ def test_what_communication_does_to_a_slow_kernel_grows_with_it():
         disturbed_ns={kernel: (130,)},
     )
     slow = perturbed(subject, Perturbation(slow={0: 1.5}))
-    assert slow.disturbed_ns == {kernel: (130,), replace(kernel, duration_ns=150): (195,)}
+    assert durations(slow, 0) == [150]
+    assert [slow.disturbed_ns[replace(kernel, duration_ns=time_ns)] for time_ns in (100, 150)] == [(130,), (195,)]
+    assert replace(kernel, name="another") not in slow.disturbed_ns
+
+
+def test_slow_ranks_share_what_does_not_run_kernels():
+    case = tiny(tp=2, gpus=2)
+    subject = perturbed(lower_case(case, op_prices(case)), Perturbation(jitter=0.1))
+    first, second = (subject.roles[rank.role] for rank in subject.ranks)
+    assert first.streams["tp"] is second.streams["tp"]
+    assert first.streams[COMPUTE] != second.streams[COMPUTE]
+    for own in (first, second):
+        for item in own.streams[COMPUTE]:
+            if isinstance(item, Compute):
+                assert item.duration_ns == sum(kernel.duration_ns for kernel in item.kernels) > 0
 
 
 def test_the_slow_gpu_is_named_as_the_straggler():

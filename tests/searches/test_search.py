@@ -103,7 +103,10 @@ def test_the_journal_spares_what_is_known(space, found, tmp_path, monkeypatch):
     assert again == first == found
 
 
-def test_a_killed_search_goes_on(space, found, tmp_path, monkeypatch):
+def test_a_killed_search_goes_on(tmp_path, monkeypatch):
+    space = load_search(copy.deepcopy(SMALL) | {"cluster": {"topology": "8x-a100-single-nic", "nodes": 2}})
+    found = run_search(space, jobs=1)
+    assert found.simulated > 1
     path = tmp_path / "search.jsonl"
     real, left = search_run.play_point, [1]
 
