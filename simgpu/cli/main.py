@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import sys
@@ -77,11 +78,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a traceback
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    try:
-        with guarded():
-            app(prog_name="simgpu")
-    finally:
-        gc.freeze()  # what is left goes with the process; Python would look for cycles in all of it once more
+    atexit.register(gc.freeze)  # what is left then goes with the process: no need to look for cycles in all of it
+    with guarded():
+        app(prog_name="simgpu")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from simgpu.engine.block_host import issued_ns, needed_ends, needed_ns
 from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
 from simgpu.engine.gathering import Arrival, Gathering, Until
@@ -139,10 +138,11 @@ class RankBlocks:
         """Return what happens in a block depends on, besides its kind and begin."""
         late = tuple(since for name, since in self._since_ns(gate).items() if since >= local_ns)
         levels = None if self.residency is None else self.residency.levels.state()
-        cpu = (0, b"") if self.thread is None else (self.thread.local_ns, self._needed(gate, step, local_ns))
+        thread, rows = self.thread, self.host_at[gate]
+        cpu = (0, b"") if thread is None else (thread.local_ns, needed_ends(thread, rows, step, local_ns))
         return late, levels, cpu
 
-    def lane(self, gate: int, step: int, local_ns: int) -> Lane:
+    def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
         """Return the rank on its way through a block."""
         layout, thread, residency = self._layout(gate), self.thread, self.residency
         host = None if thread is None or not layout.host else LaneHost(thread, *self.host_at[gate], step)
@@ -163,6 +163,7 @@ class RankBlocks:
             queues={name: place for place, (_, name) in enumerate(targets)},
             stretches=self.stretches,
             first=self._gate(gate).use.first,
+            watched=watched,
         )
 
     def keep(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> None:
@@ -209,7 +210,7 @@ class RankBlocks:
             return self.known.get(kind)
         free = self.known.get(kind)
         if free is not None:
-            begin = max(thread.local_ns, self.needed_ns(gate, step, local_ns, free))
+            begin = max(thread.local_ns, needed_ns(thread, self.host_at[gate], step, local_ns, free))
             assert free.slack_ns is not None  # else it stands under how far the CPU was ahead
             if begin - local_ns <= free.slack_ns:
                 return free
@@ -221,7 +222,7 @@ class RankBlocks:
         assert thread is not None
         ahead = thread.local_ns - local_ns
         if ahead < 0 or any(queue.ends_ns and queue.ends_ns[-1] > thread.local_ns for queue in thread.queues):
-            return self.kinds[gate], level, ahead, self._needed(gate, step, local_ns)
+            return self.kinds[gate], level, ahead, needed_ends(thread, self.host_at[gate], step, local_ns)
         return self.kinds[gate], level, ahead
 
     def _fits(self, gate: int, local_ns: int, outcome: Outcome, known_ns: int) -> bool:
@@ -235,70 +236,15 @@ class RankBlocks:
             return False
         return max(self._since_ns(gate).values(), default=-1) - local_ns < outcome.waits_ns
 
-    def needed_ns(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> int:
-        """Return the latest end that the launches of a block wait for, with an outcome's own; 0 for none."""
-        thread = self.thread
-        assert thread is not None
-        stretch = thread.script.stretch(*self.host_at[gate])
-        assert stretch is not None  # else the CPU does more than issue
-        latest = 0
-        for place, _, _, last in stretch.queues:
-            queue = thread.queues[place]
-            needed, done = last + step * queue.per_step, len(queue.ends_ns)
-            if needed >= done:
-                name = thread.script.targets[place][1]
-                latest = max(latest, begin_ns + int(outcome.tracks[name].issued_ends_ns[needed - done]))
-            elif needed >= 0:
-                latest = max(latest, queue.ends_ns[needed])
-        return latest
-
-    def _host_ns(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> int:
-        """Return when the CPU has issued a block that it holds nowhere up."""
-        thread = self.thread
-        assert thread is not None
-        stretch = thread.script.stretch(*self.host_at[gate])
-        assert stretch is not None  # else the CPU does more than issue
-        end = thread.local_ns + stretch.total_ns
-        if self.needed_ns(gate, step, begin_ns, outcome) <= thread.local_ns:
-            return end
-        for place, rows, needs, _ in stretch.queues:
-            queue = thread.queues[place]
-            needed, done = needs + step * queue.per_step, len(queue.ends_ns)
-            rows, needed = rows[needed >= 0], needed[needed >= 0]
-            if len(needed):
-                first = int(needed[0])
-                before = np.array(queue.ends_ns[first:], np.int64)
-                own = outcome.tracks[thread.script.targets[place][1]].issued_ends_ns[max(0, first - done) :] + begin_ns
-                ends = np.concatenate([before, own])[needed - first]
-                end = max(end, int((ends - stretch.spent_ns[rows]).max()) + stretch.total_ns)
-        return end
-
-    def _needed(self, gate: int, step: int, local_ns: int) -> bytes:
-        """Return the ends from before the block that its launches wait for, relative to its begin."""
-        thread = self.thread
-        assert thread is not None
-        begin, end = self.host_at[gate]
-        table = thread.script.table[begin:end]
-        parts = []
-        for place, queue in enumerate(thread.queues):
-            done = len(queue.ends_ns)
-            needed = table[table[:, 0] == place, 1] + step * queue.per_step
-            needed = needed[(needed >= 0) & (needed < done)]
-            if len(needed):
-                ends = np.frombuffer(queue.ends_ns, np.int64)[needed]
-                parts.append((np.maximum(ends, thread.local_ns) - local_ns).tobytes())
-                del ends
-        return b"|".join(parts)
-
     def commit(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> None:
         """Do all that the block did."""
         found, thread = self.gates[gate], self.thread
         assert found is not None
         use, slots = found.use, found.layout.slots
         if thread is not None and found.layout.host:
-            free = outcome.slack_ns is not None
-            thread.local_ns = self._host_ns(gate, step, begin_ns, outcome) if free else begin_ns + outcome.host_ns
-            thread.position = self.host_at[gate][1]
+            rows, free = self.host_at[gate], outcome.slack_ns is not None
+            thread.local_ns = issued_ns(thread, rows, step, begin_ns, outcome) if free else begin_ns + outcome.host_ns
+            thread.position = rows[1]
         for name, track in outcome.tracks.items():
             stream = self.streams[name]
             since = stream.since_ns if track.waits else -1

@@ -114,7 +114,7 @@ class Gathering:
         here = self._here
         alike = self._alike()
         lanes = [
-            arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns)
+            arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns, watched=alike)
             for arrival in here[: 1 if alike else None]
         ]
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from simgpu.lower.stretching import longer
 from simgpu.program import Compute, Kernel
 
 
@@ -53,18 +53,10 @@ class KernelTimes:
     def stretched(self, work: Compute, durations_ns: Sequence[int]) -> RunTimes:
         """Return the times of kernels that take others alone: beside communication they grow in proportion."""
         rows = [
-            self._longer(row, kernel, duration)
-            for row, kernel, duration in zip(self.of(work).rows, work.kernels, durations_ns, strict=True)
+            row if duration == row[0] else (duration, *longer(row[1:], row[0], duration))
+            for row, duration in zip(self.of(work).rows, durations_ns, strict=True)
         ]
         return RunTimes(work.kernels, rows)
-
-    def _longer(self, row: tuple[int, ...], kernel: Kernel, duration_ns: int) -> tuple[int, ...]:
-        if duration_ns == row[0]:
-            return row
-        if kernel not in self.disturbed_ns:
-            return (duration_ns,) * len(row)
-        share = duration_ns / row[0]
-        return duration_ns, *[max(duration_ns, math.ceil(time_ns * share)) for time_ns in row[1:]]
 
     def _row(self, kernel: Kernel) -> tuple[int, ...]:
         found = self._rows.get(id(kernel))

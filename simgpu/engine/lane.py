@@ -53,6 +53,8 @@ class Lane:
         Of the rank.
     first : mapping of str to int
         Position of the block's first instruction on its streams.
+    watched : bool
+        Whether it is to be told how late the CPU may begin.
     """
 
     rank: int
@@ -66,19 +68,21 @@ class Lane:
     queues: Mapping[str, int]
     stretches: Stretches
     first: Mapping[str, int]
+    watched: bool
     _at: list[int] = field(init=False)  # of each stream
     _rows: list[array[int]] = field(init=False)
     _ended: list[list[int]] = field(init=False)  # what the CPU has issued
     _own: list[StretchedKernels | None] = field(init=False)
     _first: list[int] = field(init=False)
     _events: list[int] = field(init=False)
-    _slack_ns: int | None = NEVER_NS
+    _slack_ns: int | None = field(init=False)
     _memory: array[int] = field(default_factory=lambda: array("q"))
     _kernels: list[tuple[int, tuple[int, ...] | None, tuple[int, ...] | None, int | None]] = field(default_factory=list)
     _flows: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = self.layout.steps
+        self._slack_ns = NEVER_NS if self.watched else None
         self._at = [self.since_ns.get(name, self.begin_ns) for name in names]
         self._rows = [array("q") for _ in names]
         ends = [] if self.host is None else self.host.ends_ns
@@ -94,6 +98,8 @@ class Lane:
         stream, step, row, _ = turn
         assert self.host is not None  # the layout says that the CPU issues it
         begin, spent, launches = self.host.issue(row)
+        if self._slack_ns is None and begin + launches.total_ns <= local_ns:
+            return None
         own = self._own[stream]
         held = held_up(begin, launches, step.work, own, self._first[stream] + step.position, local_ns)
         if held is not None:

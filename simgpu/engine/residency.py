@@ -113,6 +113,7 @@ class Residency:
             yield self.env.timeout(start - int(self.env.now))
         known = self.known_until_ns(events.busy)
         if known > start:
+            self.levels.worst(start)  # what is past need not be copied
             run = foreseen(times, start, issued, self.levels.copy())
             if start + run.ends_ns[-1] <= known:
                 return run

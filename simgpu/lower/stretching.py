@@ -76,14 +76,11 @@ class StretchedTimes(Mapping[Kernel, tuple[int, ...]]):
         own = self.original.get(kernel)
         if own is not None:
             return own
-        alike = self._alike.get(_work(kernel), ())
-        for variants in sorted(
-            alike, key=lambda one: kernel.duration_ns not in one
-        ):  # that made it, where several might
-            share = kernel.duration_ns / variants.original.duration_ns
-            beside = self.original[variants.original]
-            return tuple(max(kernel.duration_ns, math.ceil(time_ns * share)) for time_ns in beside)
-        raise KeyError(kernel)
+        alike = self._alike.get(_work(kernel))
+        if not alike:
+            raise KeyError(kernel)
+        made_by = next((one for one in alike if kernel.duration_ns in one), alike[0])
+        return longer(self.original[made_by.original], made_by.original.duration_ns, kernel.duration_ns)
 
     def __iter__(self) -> Iterator[Kernel]:
         return iter(self.original)
@@ -251,6 +248,27 @@ class Stretcher:
             variants=[self.variants[id(kernel)] for kernel in kernels],
             durations_ns=np.array([kernel.duration_ns for kernel in kernels], np.int64),
         )
+
+
+def longer(beside_ns: Sequence[int], alone_ns: int, duration_ns: int) -> tuple[int, ...]:
+    """Return what a kernel takes beside each disturbance when it takes another time alone: it grows in proportion.
+
+    Parameters
+    ----------
+    beside_ns : sequence of int
+        What it took.
+    alone_ns, duration_ns : int
+        What it took alone, and what it takes.
+
+    Examples
+    --------
+    >>> longer((10, 15), 10, 14)
+    (14, 21)
+    """
+    share = duration_ns / alone_ns
+    return tuple(
+        duration_ns if time_ns == alone_ns else max(duration_ns, math.ceil(time_ns * share)) for time_ns in beside_ns
+    )
 
 
 def _work(kernel: Kernel) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 from simgpu.errors import Issue, ScenarioError, printable
@@ -249,9 +250,14 @@ class Ledger:
         patterns : str
             Dotted keys; ``*`` stands for any text.
         """
-        self._names.update(dict.fromkeys(pattern for pattern in patterns if "*" not in pattern))
+        wild = [pattern for pattern in patterns if "*" in pattern]
+        names = {pattern for pattern in patterns if "*" not in pattern}
+        self._names.update(dict.fromkeys(pattern for pattern in patterns if pattern in names))
         for leaf in self._leaves:
-            if any(fnmatchcase(leaf, pattern) or fnmatchcase(leaf, f"{pattern}.*") for pattern in patterns):
+            above = accumulate(leaf.split("."), "{}.{}".format)
+            if not names.isdisjoint(above) or any(
+                fnmatchcase(leaf, pattern) or fnmatchcase(leaf, f"{pattern}.*") for pattern in wild
+            ):
                 self._idle.setdefault(leaf)
 
     def note(self, text: str) -> None:
