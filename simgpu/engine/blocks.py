@@ -175,10 +175,11 @@ class RankBlocks:
                 return
         if outcome.waits_ns == TOO_LATE_NS or self.kinds[gate] in self.once:
             return
-        if outcome.slack_ns is not None or self.thread is None or not self._layout(gate).host:
+        hosted = self.thread is not None and self._layout(gate).host
+        if not hosted or self._is_free(gate, step, local_ns, outcome):
             self.known[self.kinds[gate], level] = outcome
         else:
-            self.known[self._key(gate, step, local_ns, level)] = outcome
+            self.known[self._key(gate, step, local_ns, level)] = outcome._replace(slack_ns=None)
 
     def _gate(self, gate: int) -> Gate:
         found = self.gates[gate]
@@ -209,12 +210,17 @@ class RankBlocks:
         if thread is None or not self._layout(gate).host:
             return self.known.get(kind)
         free = self.known.get(kind)
-        if free is not None:
-            begin = max(thread.local_ns, needed_ns(thread, self.host_at[gate], step, local_ns, free))
-            assert free.slack_ns is not None  # else it stands under how far the CPU was ahead
-            if begin - local_ns <= free.slack_ns:
-                return free
+        if free is not None and self._is_free(gate, step, local_ns, free):
+            return free
         return self.known.get(self._key(gate, step, local_ns, level))
+
+    def _is_free(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> bool:
+        """Whether it is plain that the CPU holds nothing up: it begins in time, whatever it waits for."""
+        thread = self.thread
+        if thread is None or outcome.slack_ns is None:
+            return False
+        needed = needed_ns(thread, self.host_at[gate], step, local_ns, outcome)
+        return max(thread.local_ns, needed) - local_ns <= outcome.slack_ns
 
     def _key(self, gate: int, step: int, local_ns: int, level: int) -> Hashable:
         """Return what happens depends on where the CPU holds something up: how far it is ahead."""

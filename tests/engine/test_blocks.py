@@ -220,6 +220,25 @@ def test_layers_that_do_the_same_are_played_once(monkeypatch, taken):
     assert 0 < len(played) < len(taken) / 50
 
 
+def test_a_pass_of_more_launches_than_a_queue_holds_is_played_once_in_the_steady_state(monkeypatch, taken):
+    """The CPU issues the end of a pass when its begin has ended: it is ahead by as much in each, and no more."""
+    played = []
+    play_together = gathering.play_together
+
+    def noted(lanes):
+        played.append(lanes)
+        play_together(lanes)
+
+    monkeypatch.setattr(gathering, "play_together", noted)
+    deep = {
+        "model": PIPELINE["model"] | {"layers": 120},
+        "training": PIPELINE["training"] | {"gradient_accumulation": 24},
+    }
+    one = {"cluster": {"topology": "dgx-h100"}, "parallel": {"tp": 8}, "software": {"host_issue_ns": 500}}
+    play(fold(program_of(deep | one)))
+    assert 0 < len(played) < len(taken) / 4
+
+
 @pytest.mark.parametrize("folded", [True, False])
 @pytest.mark.parametrize("host", [{"host_issue_ns": 0}, {"host_issue_ns": "20 us"}])
 @pytest.mark.parametrize("perturb", [{"slow_ranks": {5: 1.3, 20: 1.1}}, {"jitter": 0.05, "seed": 2}])
