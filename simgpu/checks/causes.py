@@ -83,6 +83,73 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
     return tuple(found)
 
 
+def batch_of(case: Case) -> int:
+    """Return the sequences of a step, of all ranks together.
+
+    Examples
+    --------
+    >>> from simgpu.config import load_cases
+    >>> [batch_of(case) for case in load_cases("four_vs_eight")]
+    [64, 64, 64]
+    """
+    return case.training.micro_batch_size * case.training.accumulation * case.strategy.dp
+
+
+def wrong_batch(case: Case, stated: int) -> str:
+    """Say that a real run had another batch than the scenario.
+
+    Parameters
+    ----------
+    case : Case
+    stated : int
+        Sequences of the real run's step.
+
+    Returns
+    -------
+    str
+    """
+    return (
+        f"wrong batch: the real run states a global batch size of {stated}, the scenario has {batch_of(case)}; set "
+        f"training.global_batch_size to {stated}"
+    )
+
+
+def batch_causes(case: Case, stated: int) -> tuple[Cause, ...]:
+    """Return the case with the batch that a real run states: more or fewer micro-batches, else larger or smaller ones.
+
+    Parameters
+    ----------
+    case : Case
+    stated : int
+        Sequences of the real run's step, other than the scenario's.
+
+    Returns
+    -------
+    tuple of Cause
+        One, or none where such a batch cannot be shared out among the ranks.
+
+    Examples
+    --------
+    >>> from simgpu.config import load_cases
+    >>> case = load_cases("four_vs_eight")[1]
+    >>> [batch_of(cause.case) for cause in batch_causes(case, 3 * batch_of(case))] == [3 * batch_of(case)]
+    True
+    >>> batch_causes(case, 1)
+    ()
+    """
+    training, dp = case.training, case.strategy.dp
+    steps, rest = divmod(stated, training.micro_batch_size * dp)
+    size, left = divmod(stated, training.accumulation * dp)
+    if steps and not rest and accepted(case.strategy, steps):
+        changed = replace(training, accumulation=steps)
+    elif size and not left:
+        changed = replace(training, micro_batch_size=size)
+    else:
+        return ()
+    text = wrong_batch(case, stated)
+    return (Cause(name="wrong_batch", text=text, classes=COMPUTE, case=replace(case, training=changed)),)
+
+
 def _communication(case: Case) -> Iterator[Cause]:
     cluster, nccl = case.cluster, case.nccl
     if case.network_free or cluster.world_size == 1:

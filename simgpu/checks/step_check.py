@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 from simgpu.api import report_case
-from simgpu.checks.causes import COMPUTE, Cause, causes
+from simgpu.checks.causes import COMPUTE, Cause, batch_causes, batch_of, causes, wrong_batch
 from simgpu.config.case import Case
 from simgpu.metrics.trace_breakdown import TRACE_CLASSES
 from simgpu.metrics.trace_report import TraceReport, as_traced
@@ -164,31 +164,37 @@ def check_traces(case: Case, report: TraceReport) -> StepCheck:
     )
 
 
-def check_step(case: Case, measured_ns: float) -> StepCheck:
+def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> StepCheck:
     """Compare a step time alone, and find the causes that would explain the difference.
 
     Parameters
     ----------
     case : Case
     measured_ns : float, nanoseconds
+    batch : int, optional
+        Sequences of the real step, where they are known. When the scenario has others, this is the only cause named:
+        the rest can be told once the batch is right.
 
     Returns
     -------
     StepCheck
         Without classes.
     """
+    other = None if batch in (None, batch_of(case)) else batch
     played = _Played(known={"exposed": 1.0})
     predicted_ns = sum(played.breakdown(case).values())
     differences: tuple[Difference, ...] = ()
-    if abs(measured_ns - predicted_ns) > _SMALL * measured_ns:
+    apart_ns = abs(measured_ns - predicted_ns)
+    if other is not None or apart_ns > _SMALL * measured_ns:
         found = []
-        for cause in causes(case):
+        for cause in causes(case) if other is None else batch_causes(case, other):
             step_ns = sum(played.breakdown(cause.case).values())
-            share = 1 - abs(measured_ns - step_ns) / abs(measured_ns - predicted_ns)
-            if share >= _EXPLAINS:
+            share = max(0.0, 1 - abs(measured_ns - step_ns) / apart_ns) if apart_ns else 0.0
+            if share >= _EXPLAINS or other is not None:
                 found.append(Explained(cause=cause, step_time_ns=step_ns, share=share))
         best = tuple(sorted(found, key=lambda one: -one.share))[:MOST]
         hint = "a trace of the step tells which part of it differs: simgpu check --trace"
+        hint = hint if other is None else wrong_batch(case, other)
         differences = (
             Difference(op_class="step", measured_ns=measured_ns, predicted_ns=predicted_ns, hint=hint, explained=best),
         )

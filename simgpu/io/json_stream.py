@@ -125,6 +125,9 @@ class TraceStream:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except JSONDecodeError:
                 pass
+            except (ValueError, RecursionError):  # Python converts 4300 digits at most
+                problem = "has an event or a header with a number of thousands of digits, or nested a thousand deep"
+                raise self._error(problem) from None
             else:
                 if end < len(self._text) or self._ended:  # a number at the very end may go on
                     self._at = end

@@ -18,6 +18,9 @@ _GPU: Final = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_
 LAUNCH: Final = ("cuda_runtime", "runtime", "cuda_driver", "hip_runtime")
 """Categories of the CPU's calls that launch work."""
 
+_FARTHEST_US: Final = 2**62 // 1000
+"""Microseconds: begin and duration together fit the 64 bits of nanoseconds that Kineto counts in."""
+_SHOWN: Final = 60  # characters of a value or a name
 _OP_CLASSES: Final = frozenset(("gemm", "attention", "memory_bound", "recompute", "optimizer"))
 
 
@@ -71,13 +74,14 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
     Raises
     ------
     ScenarioError
-        When the file is no trace.
+        When the file is no trace, or an event's time is no number of microseconds.
     """
     stream = TraceStream(path)
     device: list[dict[str, Any]] = []
     launches: dict[int, int] = {}
     steps: dict[str, tuple[int, int]] = {}
     for event in stream:
+        _check_times(path, event)
         if take is not None:
             take(event)
         category = str(event.get("cat", "")).lower()
@@ -149,6 +153,27 @@ def _gpu_event(event: Mapping[str, Any], launches: Mapping[int, int]) -> GpuEven
 
 def _timed(event: Mapping[str, Any]) -> bool:
     return all(isinstance(event.get(key), int | float | Decimal) for key in ("ts", "dur")) and event["dur"] >= 0
+
+
+def _check_times(path: Path, event: Mapping[str, Any]) -> None:
+    """Refuse times that no clock gives: they would overflow, or be the whole step."""
+    if event.get("ph") != "X":
+        return
+    for key in ("ts", "dur"):
+        value = event.get(key)
+        if isinstance(value, int | float | Decimal) and not -_FARTHEST_US <= value <= _FARTHEST_US:
+            text = str(value)
+            raise ScenarioError(
+                [
+                    Issue(
+                        field=f"{key} of the event {str(event.get('name', ''))[:_SHOWN]!r}",
+                        value=text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...",
+                        problem="is no time",
+                        allowed=f"microseconds, up to {_FARTHEST_US}",
+                        file=str(path),
+                    )
+                ]
+            )
 
 
 def _ns(microseconds: int | float | Decimal) -> int:

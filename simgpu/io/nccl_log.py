@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -33,10 +33,28 @@ _OTHERS: Final = {
 }
 """Programs of the same users, by a line that each prints."""
 _MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place
+_SHOWN: Final = 40  # characters of a value
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _SET: Final = re.compile(r"\b(NCCL_\w+) set (?:by environment )?to (\S+)")
 _NETWORK: Final = re.compile(r"Using network (\S+)")
 _CHANNEL: Final = re.compile(r"Channel \d+(?:/\d+)? : .* via (\S+)")
+
+
+_LARGEST: Final = 2**63 - 1
+"""Bytes, of the signed 64-bit counts of nccl-tests."""
+_LONGEST_US: Final = 1e12
+"""Microseconds, 12 days: far more than any program waits for a collective."""
+
+
+class _RowError(Exception):
+    """A row of a table with a figure that is none."""
+
+    def __init__(self, name: str, value: str, allowed: str) -> None:
+        value = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+        self.issue = Issue(
+            field=f"{name} in a row of nccl-tests", value=value, problem=f"is no {name}", allowed=allowed
+        )
+        super().__init__(str(self.issue))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +118,7 @@ def read_nccl_log(path: Path) -> NcclLog:
     Raises
     ------
     ScenarioError
-        When the file cannot be read, or neither NCCL nor nccl-tests wrote any of it.
+        When the file cannot be read, or neither NCCL nor nccl-tests wrote any of it, or a row's size or time is none.
 
     Examples
     --------
@@ -118,8 +136,11 @@ def read_nccl_log(path: Path) -> NcclLog:
     """
     source = str(path)
     reader = _Reader(name=path.name)
-    for line in log_lines(path):
-        reader.line(_PREFIX.sub("", line))
+    for number, line in enumerate(log_lines(path), start=1):
+        try:
+            reader.line(_PREFIX.sub("", line))
+        except _RowError as error:
+            raise ScenarioError([replace(error.issue, file=source, line=number)]) from None
     reader.close()
     if not (reader.tests or reader.version or reader.environment or reader.ways or reader.network):
         what = f"is the output of {reader.other}, and " if reader.other else ""
@@ -162,8 +183,8 @@ class _Reader:
         if rank:
             self.hosts[rank[1]] = rank[2]
             return
-        row = _row(line)
-        if row is not None and self.hosts:
+        row = _row(line) if self.hosts else None
+        if row is not None:
             self.times_us.setdefault(row[0], []).append(row[1])
             return
         if "NCCL" in line:
@@ -213,8 +234,10 @@ def kind_in(text: str) -> str:
 def _row(line: str) -> tuple[int, float] | None:
     """Size and microseconds of a row of nccl-tests; None for what is none, or was cut off, or moved nothing."""
     words = line.split()
-    if len(words) < 3 + _MEASURED or not (words[0].isdigit() and words[1].isdigit() and words[2].isalnum()):
+    if len(words) < 3 + _MEASURED or not (words[0].isdecimal() and words[1].isdecimal() and words[2].isalnum()):
         return None
+    if len(words[0]) > len(str(_LARGEST)) or int(words[0]) > _LARGEST:
+        raise _RowError("size", words[0], f"bytes, up to {_LARGEST}")
     times = [_positive(word) for word in _times(words[-_MEASURED:])]
     found = times[1] if times[1] is not None else times[0]
     return None if found is None or words[0] == "0" else (int(words[0]), found)
@@ -230,4 +253,6 @@ def _positive(word: str) -> float | None:
         value = float(word)
     except ValueError:
         return None
-    return value if 0 < value < float("inf") else None
+    if not 0 <= value <= _LONGEST_US:
+        raise _RowError("time", word, f"microseconds, up to {_LONGEST_US:.0e}")
+    return value or None

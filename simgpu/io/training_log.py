@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, mode
 from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.log_lines import log_lines
 
-_NUMBER: Final = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_NUMBER: Final = r"(?<!-)(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_BATCH: Final = re.compile(r"\bglobal[ _]batch[ _]size\s*[:=]\s*([0-9]{1,9})(?![0-9.,KMB])", re.IGNORECASE)
+"""Sequences of a step, of Megatron and NeMo; abbreviated ones are left (picotron's are tokens)."""
 _SHORT: Final = rf"{_NUMBER[:-1]}[KMB]?)"  # with a suffix, as nanotron and picotron print it
 _SUFFIXES: Final = {"K": 1e3, "M": 1e6, "B": 1e9}
 _FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is multiplied by, and what it then is
@@ -36,6 +38,9 @@ _FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is
     "a progress bar": (rf"[\[ ,]{_NUMBER}s/it\b", 1.0, "step_s"),
     "a progress bar of it/s": (rf"[\[ ,]{_NUMBER}it/s\b", -1.0, "step_s"),  # its reciprocal
 }
+_SOUND: Final = (1e-9, 1e12)
+"""Between which every such figure of a real step lies, in whatever unit."""
+_SHOWN: Final = 40  # characters of a value
 _WARM_UP: Final = 0.1  # share of the first steps that is left out
 
 
@@ -54,6 +59,8 @@ class StepLog:
         Median of the values, without the first tenth of them (at least one where there are several): the warm-up.
     count : int
         Values behind it.
+    global_batch_size : int, optional
+        Sequences a step, where the log states it: the most frequent value.
     """
 
     source: str
@@ -61,6 +68,7 @@ class StepLog:
     quantity: str
     value: float
     count: int
+    global_batch_size: int | None = None
 
     def step_s(self, *, sequences: int, tokens_per_gpu: float) -> float:
         """Seconds per step of a run of so many sequences, and so many tokens of each GPU, a step.
@@ -96,7 +104,7 @@ def read_training_log(path: Path) -> StepLog:
     Raises
     ------
     ScenarioError
-        When the file cannot be read, or says nothing of the kind.
+        When the file cannot be read, or says nothing of the kind, or only with values that no step has.
 
     Examples
     --------
@@ -109,19 +117,31 @@ def read_training_log(path: Path) -> StepLog:
     """
     patterns = {form: re.compile(pattern, re.IGNORECASE) for form, (pattern, _, _) in _FORMS.items()}
     found: dict[str, list[float]] = {}
+    batches: list[int] = []
+    unsound = ""
     for line in log_lines(path):
+        batches += (int(size) for size in _BATCH.findall(line))
         for form, pattern in patterns.items():
             for text in pattern.findall(line):
                 digits = text.replace(",", "")
                 scale = _SUFFIXES.get(digits[-1].upper())
                 value = float(digits[:-1]) * scale if scale else float(digits)
-                if value > 0:
+                if _SOUND[0] <= value <= _SOUND[1]:
                     found.setdefault(form, []).append(value)
+                else:
+                    unsound = unsound or f", only {form} of {text[:_SHOWN]}"
     for form, (_, factor, quantity) in _FORMS.items():
         values = found.get(form)
         if values:
             kept = values[max(1, round(len(values) * _WARM_UP)) if len(values) > 1 else 0 :]
             value = median(1 / kept_one if factor < 0 else kept_one * factor for kept_one in kept)
-            return StepLog(source=path.name, form=form, quantity=quantity, value=value, count=len(kept))
-    problem = "does not say how long a step takes"
+            return StepLog(
+                source=path.name,
+                form=form,
+                quantity=quantity,
+                value=value,
+                count=len(kept),
+                global_batch_size=mode(batches) if batches else None,
+            )
+    problem = f"does not say how long a step takes{unsound}"
     raise ScenarioError([Issue(field="", problem=problem, allowed=", ".join(_FORMS), file=str(path))])

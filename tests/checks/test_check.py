@@ -113,6 +113,41 @@ def test_the_command_on_traces(simgpu, tmp_path):
     assert "via SHM" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("stated", "share"),
+    [(128, "100%"), (32, "100%"), (96, "100%"), (67, None)],  # the scenario has 64; 67 cannot be shared out
+)
+def test_a_batch_that_the_log_states(simgpu, tmp_path, stated, share):
+    (tmp_path / "plan.yaml").write_text(json.dumps(BASE))
+    real = changed() if share is None else changed(training={"gradient_accumulation": stated // 32})
+    step_ms = check_step(real, 1.0).predicted_ns / 1e6
+    line = f" iteration 7/ 500 | elapsed time per iteration (ms): {step_ms} | global batch size:   {stated} |\n"
+    (tmp_path / "train.log").write_text(line * 5)
+    outcome = simgpu("check", "plan.yaml", "--log", "train.log", "--json", "-")
+    (difference,) = json.loads(outcome.out)["differences"]
+    told = f"wrong batch: the real run states a global batch size of {stated}, the scenario has 64"
+    if share is None:
+        assert difference["causes"] == []
+        assert told in difference["hint"]
+    else:
+        (cause,) = difference["causes"]
+        assert (cause["id"], f"{cause['share']:.0%}") == ("wrong_batch", share)
+        assert told in cause["text"]
+    shown = simgpu("check", "plan.yaml", "--log", "train.log").out
+    assert told in " ".join(shown.split())
+    assert "computes" not in shown
+
+
+def test_the_batch_that_the_scenario_has_is_no_cause(simgpu, tmp_path):
+    (tmp_path / "plan.yaml").write_text(json.dumps(BASE))
+    slow_ms = 2 * check_step(changed(), 1.0).predicted_ns / 1e6
+    (tmp_path / "train.log").write_text(
+        f"elapsed time per iteration (ms): {slow_ms} | global batch size:    64 |\nGlobal batch size: 1.0M\n" * 3
+    )
+    outcome = simgpu("check", "plan.yaml", "--log", "train.log", "--json", "-")
+    assert "wrong batch" not in outcome.out
+
+
 def test_the_command_on_a_log(simgpu, tmp_path):
     (tmp_path / "plan.yaml").write_text(json.dumps(BASE))
     log = tmp_path / "train.log"

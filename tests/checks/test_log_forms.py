@@ -70,3 +70,16 @@ def test_nothing_about_steps(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ScenarioError, match="does not say how long a step takes"):
         read_training_log(path)
+
+
+@pytest.mark.parametrize(
+    "line", ["step time: -3 s", "step time: 1e400 s", "elapsed time per iteration (ms): 1e300", "tps: 1e-300",
+             "train_step_timing in s=-5.6", "step time: 0 s", f"step time: {'9' * 5000} s"]
+)  # fmt: skip
+def test_values_that_no_step_has_are_left_out(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"does not say how long a step takes, only .* of "):
+        read_training_log(path)
+    path.write_text(f"{line}\n" * 5 + "step time: 2.5 s\n", encoding="utf-8")
+    assert read_training_log(path).value == 2.5

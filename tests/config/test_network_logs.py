@@ -159,6 +159,22 @@ def test_files_that_are_no_logs(tmp_path, content, told):
         load_cases(scenario(str(path)))
 
 
+@pytest.mark.parametrize(
+    ("size", "time_us", "told"),
+    [("1048576", "1e400", "time in a row of nccl-tests = 1e400"), ("1048576", "-5.0", "= -5.0"),
+     ("1048576", "nan", "= nan"), ("1" + "0" * 23, "5.0", "size in a row of nccl-tests = 1000"),
+     ("9" * 5000, "5.0", "size in a row of nccl-tests = 9999")],
+)  # fmt: skip
+def test_figures_that_are_none_are_refused_with_their_line(tmp_path, size, time_us, told):
+    path = tmp_path / "x.log"
+    text = table([], program="all_reduce")
+    path.write_text(f"{text} {size} 262144 float sum -1 9.0 1.0 1.0 0 {time_us} 1.0 1.0 0\n")
+    with pytest.raises(ScenarioError) as caught:
+        load_cases(scenario(str(path)))
+    assert f"x.log:{text.count(chr(10)) + 1}: " in str(caught.value)
+    assert told in str(caught.value)
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ScenarioError, match=r"network\.logs") as caught:
         load_cases(scenario([str(tmp_path / "absent.log")]))

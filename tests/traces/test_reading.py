@@ -160,3 +160,21 @@ def test_real_figures():
     ddp = report_traces([read_kineto(REAL / "hta-ddp-2gpu-a100-pgconfig-rank0.json.gz")])
     assert ddp.collectives == 21
     assert ddp.ranks[0].trace.groups == {"0": "default_pg"}
+
+
+def test_times_that_no_clock_gives_are_refused_with_the_event(simgpu, tmp_path):
+    """As JSON has them: NaN, Infinity, 1e308, and more digits than a float or Python's conversion takes."""
+    path = tmp_path / "x.json"
+    event = '{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%s,"dur":%s,"args":{"stream":7,"device":0}}'
+    values = ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "1" + "0" * 400]
+    for ts, dur in [*((value, "1") for value in values), *(("1", value) for value in values)]:
+        path.write_text(f'{{"traceEvents": [{event % (ts, dur)}]}}')
+        outcome = simgpu("trace", path)
+        name = "ts" if dur == "1" else "dur"
+        assert (outcome.code, outcome.out) == (2, ""), (ts, dur)
+        assert f"x.json: {name} of the event 'gemm' = " in outcome.err
+        assert "is no time; allowed: microseconds" in outcome.err
+    path.write_text(f'{{"traceEvents": [{event % ("1" * 5000, "1")}]}}')
+    outcome = simgpu("trace", path)
+    assert outcome.code == 2
+    assert "thousands of digits" in outcome.err

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from simgpu.io.foreign.deepspeed_keys import IDLE, NOT_SIMULATED
 from simgpu.io.foreign.deepspeed_match import deepspeed_values
+from simgpu.io.foreign.deepspeed_types import check_types
 from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
@@ -27,6 +28,16 @@ _TELLING: Final = (
     "steps_per_print", "wall_clock_breakdown",
 )  # fmt: skip
 _BLOCKS: Final = ("bf16", "bfloat16", "fp16")
+_MIXED: Final = {"param_dtype": "fp16", "grad_dtype": "fp16", "reduce_dtype": "fp16"}
+_FP32: Final = {"param_dtype": "fp32", "grad_dtype": "fp32", "reduce_dtype": "fp32", "master_dtype": "none"}
+_AMP: Final = {
+    "O0": {"precision": "fp32", **_FP32},
+    "O1": {"precision": "fp16", **_FP32},
+    "O2": {"precision": "fp16", **_MIXED, "master_dtype": "fp32"},
+    "O3": {"precision": "fp16", **_MIXED, "master_dtype": "none"},
+}
+"""Arithmetic and storage by amp.opt_level: NVIDIA/apex apex/amp/frontend.py; O1 casts what an op takes only.
+What amp goes with: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _do_optimizer_sanity_check."""
 _SWITCHED: Final = {
     "curriculum_learning": "sequences that grow; the longest are simulated",
     "data_efficiency": "sampled or dropped tokens; whole sequences are simulated",
@@ -79,9 +90,10 @@ def read_deepspeed(path: Path) -> Reading:
     ('zero2', 500000000)
     """
     ledger = Ledger(read_document(path))
+    check_types(ledger)
     _refuse(ledger)
     stage = _stage(ledger)
-    precision, open_fields = _precision(ledger)
+    precision, open_fields = _precision(ledger, stage)
     settings: dict[str, Any] = {
         "training.micro_batch_size": ledger.integer("train_micro_batch_size_per_gpu", least=1),
         "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps", least=1),
@@ -99,6 +111,11 @@ def read_deepspeed(path: Path) -> Reading:
     if settings["parallel.cp"]:
         settings["parallel.cp_comm_type"] = "a2a"  # DeepSpeed Ulysses
     settings |= zero_options(ledger, stage) if stage else _replicated(ledger, precision)
+    if stage > 1 and (settings["parallel.pp"] or 1) > 1:
+        ledger.note(
+            f"ZeRO stage {stage} with pipeline.stages: DeepSpeed's PipelineEngine refuses ZeRO-2 and ZeRO-3 "
+            "(deepspeed/runtime/pipe/engine.py), so such a job does not start; set zero_optimization.stage to 1"
+        )
     _formats(ledger, settings)
     _extras(ledger, settings)
     _note_switches(ledger)
@@ -130,12 +147,21 @@ def _stage(ledger: Ledger) -> int:
     return stage or 0
 
 
-def _precision(ledger: Ledger) -> tuple[str | None, tuple[str, ...]]:
+def _precision(ledger: Ledger, stage: int) -> tuple[str | None, tuple[str, ...]]:
     """Return the arithmetic, and the fields that are left to Transformers or Accelerate."""
     bf16 = ledger.flag("bf16.enabled") or ledger.flag("bfloat16.enabled")
-    fp16 = ledger.flag("fp16.enabled") or ledger.flag("amp.enabled")
+    fp16 = ledger.flag("fp16.enabled")
     if bf16 and fp16:
         ledger.refuse("bf16.enabled", "bfloat16 and fp16 modes cannot be simultaneously enabled")
+    if ledger.flag("amp.enabled"):
+        if bf16 or fp16:
+            other = "bf16" if bf16 else "fp16"
+            ledger.refuse("amp.enabled", f"DeepSpeed does not take amp beside {other}", fix="leave one of them out")
+        if stage:
+            ledger.refuse(
+                "amp.enabled", "DeepSpeed does not take amp with ZeRO", fix="use fp16, which is like amp's O2"
+            )
+        return _amp_level(ledger)["precision"], ()
     if bf16 or fp16:
         return ("bf16" if bf16 else "fp16"), ()
     if ledger.flag("torch_autocast.enabled"):
@@ -145,6 +171,14 @@ def _precision(ledger: Ledger) -> tuple[str | None, tuple[str, ...]]:
         f"{name}.enabled" in ledger.open for name in _BLOCKS
     )
     return ("fp32", ()) if closed else (None, ("training.precision",))
+
+
+def _amp_level(ledger: Ledger) -> dict[str, str]:
+    """Return what apex does at the level asked for."""
+    level = ledger.text("amp.opt_level") or "O1"
+    if level not in _AMP:
+        ledger.refuse("amp.opt_level", "is no level of apex", allowed=", ".join(_AMP))
+    return _AMP[level]
 
 
 def _optimizer(ledger: Ledger) -> str | None:
@@ -178,6 +212,9 @@ def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
 
 def _formats(ledger: Ledger, settings: dict[str, Any]) -> None:
     """Storage formats where they are not those of ZeRO by default: 2 + 2 + 12 bytes a parameter."""
+    if ledger.flag("amp.enabled"):
+        kept = {f"training.{name}": value for name, value in _amp_level(ledger).items()}
+        settings |= {field: value for field, value in kept.items() if settings.get(field) is None}
     bf16 = "bf16" if ledger.data.get("bf16") else "bfloat16"
     if ledger.flag(f"{bf16}.bf16_master_weights_and_grads"):
         settings["training.master_dtype"] = "none"

@@ -12,6 +12,7 @@ from typing import Any, Final
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.deepspeed_keys import IDLE
 from simgpu.io.foreign.deepspeed_zero import zero_options
+from simgpu.io.foreign.device_filters import included
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
 from simgpu.io.foreign.ledger import Ledger
@@ -45,7 +46,7 @@ _IDLE: Final = (
     "rmsnorm_fusion", "mamba_*", "synchronize_each_layer", "optimizer",
     "num_workers",
     "use_bias_in_norms", "seed", "attention_softmax_in_fp32", "apply_query_key_layer_scaling", "checkpoint_num_layers",
-    "hostfile", "master_*", "include", "exclude", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
+    "hostfile", "master_*", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
     "weighted_sampler_alpha", "sliding_window_width", "git_hash", "do_*", "pipe_partition_method", "mlp_type",
     "deepspeed*",
     "no_ssh_check", "force_multi", "adlr_autoresume*", "memory_profiling*", "profile*", "precision", "hidden_dropout",
@@ -135,6 +136,14 @@ def read_gptneox(path: Path) -> Reading:
     gpus = ledger.integer("global_num_gpus", least=1)
     if gpus is None and each is not None and each > 0:
         gpus = each * max(1, nodes or 1)
+    include, exclude = ledger.text("include"), ledger.text("exclude")
+    if include is not None and exclude is not None:
+        ledger.refuse("exclude", "stands beside include, and DeepSpeed takes one", fix="leave one out")
+    if include is not None:
+        gpus, nodes = included(include)
+    elif exclude is not None and "global_num_gpus" not in data:
+        gpus = None
+        ledger.open["cluster.gpus"] = f"exclude {exclude}"
     settings["cluster.nodes"] = nodes if nodes is not None and nodes > 0 else None
     ledger.idle(
         *_IDLE,

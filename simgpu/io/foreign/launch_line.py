@@ -6,6 +6,7 @@ Nothing is run. Options: pytorch/pytorch ``torch/distributed/run.py``; deepspeed
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +15,13 @@ from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.foreign.nccl_environment import nccl_settings
+from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
 from simgpu.io.foreign.number_formats import MIXED
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.trainer import open_fields, trainer_settings
+from simgpu.io.foreign.unset_words import is_unset, left_out
 from simgpu.io.text_file import read_text
 
 KIND: Final = "launch-line"
@@ -32,12 +34,26 @@ _IDLE: Final = (
     "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*", "launcher.use_fsdp",
     "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python", "launcher.gradient_clipping",
     "launcher.enable_cpu_affinity", "launcher.bind_core*",
-    "launcher.dynamo_*", "script", "env.*", "launcher.megatron_lm_*",
+    "launcher.dynamo_mode", "launcher.dynamo_use_*", "script", "launcher.megatron_lm_*",
     "launcher.use_megatron_lm", "launcher.use_parallelism_config", "launcher.parallelism_*", "launcher.redirects",
     "args.finetuning_type", "args.eos_token", "args.pad_token", "launcher.force_multi", "wrapper.*", "launcher.nnodes",
     "launcher.n*proc*", "launcher.num_*", "args.mm_*", "args.version", "args.image_*", "args.freeze_mm_mlp_adapter",
     "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter", "args.group_by_modality_length",
 )  # fmt: skip
+_WITHOUT_TRAINER: Final = ("with_tracking", "num_warmup_steps", "checkpointing_steps")
+"""Arguments of huggingface/transformers examples/pytorch/*_no_trainer.py, which TrainingArguments does not have."""
+
+
+class _LineLedger(Ledger):
+    """Of a launch line, on which a boolean argument is set by its name, and further arguments may follow."""
+
+    def flag(self, key: str) -> bool | None:
+        value = self.raw(key)
+        if key.startswith("args.") and isinstance(value, str) and is_unset(value):
+            self.get(key)
+            self.note(left_out(value))
+            return True
+        return super().flag(key)
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -89,12 +105,12 @@ def read_launch_line(path: Path) -> Reading:
         "args": arguments_mapping(line.arguments),
         "env": dict(line.environment),
     }
-    ledger = Ledger(Document(source=path.name, data=data))
+    ledger = _LineLedger(Document(source=path.name, data=data))
     ledger.written = line.written
     for note in line.notes:
         ledger.note(note)
     settings: dict[str, Any] = trainer_settings(ledger, "args.")
-    settings |= {name: value for name, value in _launched(ledger, line).items() if value is not None}
+    settings |= {name: value for name, value in _launched(ledger, line, settings).items() if value is not None}
     _tower(ledger)
     settings |= _environment(ledger)
     gpus = ranks.gpus
@@ -106,19 +122,21 @@ def read_launch_line(path: Path) -> Reading:
     if not ranks.processes and gpus is not None and gpus > 1 and "parallel.data_parallel" not in settings:
         settings["parallel.data_parallel"] = "dataparallel"
         ledger.note("started with python alone: Transformers then joins the GPUs with torch.nn.DataParallel")
-    ledger.idle(*_IDLE)
+    others = (name for name in line.environment if not name.startswith("NCCL_"))
+    ledger.idle(*_IDLE, *(f"env.{name}" for name in (*IDLE_VARIABLES, *others)))
     if not settings.get("training.precision"):
         return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields(ledger, "args."))
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
-def _launched(ledger: Ledger, line: LaunchLine) -> dict[str, Any]:
-    """Read what the launcher's options say beside the number of ranks."""
+def _launched(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what the launcher's options say beside the number of ranks; ``own`` is what the script's arguments say."""
     settings: dict[str, Any] = {}
     launcher = line.launcher
     if launcher == "accelerate":
         settings["training.precision"] = ledger.choice("launcher.mixed_precision", MIXED)
         settings["training.gradient_accumulation"] = ledger.integer("launcher.gradient_accumulation_steps", least=1)
+        _contradictions(ledger, line, settings, own)
         for name in ("config_file", "deepspeed_config_file"):
             named = ledger.text(f"launcher.{name}")
             if named is not None:
@@ -138,6 +156,9 @@ def _launched(ledger: Ledger, line: LaunchLine) -> dict[str, Any]:
             settings["parallel.data_parallel"] = "ddp"
         if ledger.flag("launcher.use_parallelism_config"):
             settings |= parallel_axes(ledger, "launcher", "fsdp" if ledger.flag("launcher.use_fsdp") else "multi_gpu")
+        if (ledger.text("launcher.dynamo_backend") or "no").lower() not in ("no", "false"):
+            kernels = own["software"].get("optimizer") if isinstance(own.get("software"), dict) else None
+            settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
     if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
         ledger.open["config_file"] = ledger.data["script"]
     named = _own_file(ledger, line)
@@ -150,6 +171,27 @@ def _launched(ledger: Ledger, line: LaunchLine) -> dict[str, Any]:
         if named is not None:
             ledger.open["config_file"] = named
     return settings
+
+
+def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], own: Mapping[str, Any]) -> None:
+    """Take Trainer's own arguments before the launcher's, and say so.
+
+    TrainingArguments.__post_init__ writes its precision over ACCELERATE_MIXED_PRECISION, and Trainer gives Accelerator
+    its own steps; without Trainer, Accelerator takes the launcher's.
+    """
+    trainer = "no_trainer" not in line.script and not any(ledger.raw(f"args.{name}") for name in _WITHOUT_TRAINER)
+    for field, option in (
+        ("training.precision", "mixed_precision"),
+        ("training.gradient_accumulation", "gradient_accumulation_steps"),
+    ):
+        ours, theirs = own.get(field), launched[field]
+        if ours in (None, "tf32", theirs) or theirs is None:
+            continue
+        holds = ours if trainer else theirs
+        launched[field] = holds
+        ledger.note(
+            f"--{option} {theirs} of the launcher contradicts the script's own arguments ({ours}): {holds} holds"
+        )
 
 
 def _own_file(ledger: Ledger, line: LaunchLine) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.shell import Command, read_commands
 from simgpu.io.foreign.shell_quotes import check_quotes
+from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out, without_several
 from simgpu.io.foreign.wrappers import unwrap
 
 _PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "run", "composer": None, "swift": None}
@@ -20,8 +21,6 @@ _FLAGS: Final = (
     "no_local_rank", "use_env", "same_network", "tpu", "mps", "quiet", "module", "m", "no_ssh", "autotuning",
     "use_parallelism_config", "enable_cpu_affinity", "bind_cores_to_rank", "force_multi", "save_pid", "use_cpu",
 )  # fmt: skip
-_BARE: Final = re.compile(r"\$(?:\w+|@|\*|\{[^{}]*\})")
-"""A word that is only a variable: arguments that come from elsewhere."""
 _MULTI: Final = ("torchrun", "deepspeed", "accelerate")
 
 
@@ -45,6 +44,10 @@ class LaunchLine:
         Its options, as `simgpu.io.foreign.wrappers` names them.
     left_out : tuple of str
         Arguments that an ``if`` may add.
+    unset : tuple of str
+        Words that hold further arguments, which come from elsewhere.
+    loop : str
+        The loops of the script around the line, as they are written.
     variables : mapping
         All that the script sets, exported or not.
     positional : bool
@@ -64,23 +67,20 @@ class LaunchLine:
     positional: bool = False
     written: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    loop: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What its reader should say of words that are not known."""
-        before = ("", *self.arguments)
-        unset = [
-            word for last, word in zip(before, self.arguments, strict=False)
-            if _BARE.fullmatch(word) and not last.startswith("-")
-        ]  # fmt: skip
         found = []
         if self.left_out:
             found.append(f"arguments that an if of the script decides are left out: {' '.join(self.left_out)}")
         if self.positional:
             found.append("branches of the script are those that run when it is started without arguments")
-        if unset:
-            found.append(f"what {', '.join(dict.fromkeys(unset))} holds is not in the file, and is left out")
-        return tuple(found)
+        if self.loop:
+            found.append(f"the launch line stands in a loop ({self.loop}): one turn of it is simulated")
+        return (*found, *(left_out(word) for word in self.unset))
 
 
 def find_launch_line(text: str, source: str) -> LaunchLine:
@@ -146,6 +146,7 @@ def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
             while value is None and position < len(arguments) and not _is_option(arguments[position]):
                 values.append(arguments[position])
                 position += 1
+            values = first_value(values)
             value = value if value is not None else True if not values else values[0] if len(values) == 1 else values
             _put(result, name, _mapping(value))
         elif "=" in word:
@@ -228,7 +229,7 @@ def taken_apart(command: Command) -> LaunchLine | None:
         launcher=program,
         options=options,
         script=rest[0],
-        arguments=tuple(rest[1:]),
+        arguments=without_several(rest[1:]),
         environment={**command.environment, **outer.environment},
         wrapped=outer.program,
         wrapper=outer.options,
@@ -236,6 +237,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
         positional=command.positional,
         written=command.written,
         left_out=command.left_out,
+        unset=further_arguments(rest if any(word.endswith(".py") for word in rest[1:2]) else rest[1:]),
+        loop=command.loop,
     )
 
 

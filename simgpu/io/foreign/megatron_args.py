@@ -19,8 +19,9 @@ from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
 from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
-from simgpu.io.foreign.ranks import Ranks, find_ranks
+from simgpu.io.foreign.ranks import Ranks, check_visible, find_ranks
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out
 from simgpu.io.text_file import read_text
 
 KIND: Final = "megatron-args"
@@ -88,7 +89,7 @@ def read_megatron_args(path: Path) -> Reading:
     (8, 50304, 'bf16', {'training.global_batch_size': '--global-batch-size $GBS'})
     """
     text = read_text(path, str(path))
-    line = _launched(text, path) or _Line(values=dict(_arguments(text.splitlines())))
+    line = _launched(text, path) or _listed(text)
     data: dict[str, Any] = {f"--{name}": value for name, value in line.values.items()}
     if line.environment:
         data["env"] = dict(line.environment)
@@ -107,6 +108,8 @@ def read_megatron_args(path: Path) -> Reading:
     counted = line.ranks if not arguments.has("nproc-per-node", "nnodes", "actor-num-nodes") else None
     gpus, nodes = _ranks(arguments) if counted is None else (counted.gpus, counted.nodes)
     settings["cluster.nodes"] = nodes
+    if counted is not None and counted.open is not None:
+        ledger.open["cluster.gpus"] = counted.open
     for key in line.ranks.used if line.ranks is not None else ():
         arguments.raw(key.partition(".")[2].replace("_", "-"))
     ledger.idle(*(f"--{name}" for name in IDLE), *(f"--{name.replace('-', '_')}" for name in IDLE))
@@ -128,12 +131,21 @@ def _launched(text: str, path: Path) -> _Line | None:
     values = options | dict(_named(found.arguments))
     return _Line(
         values=values,
-        script=found.script,
+        script=next((word for word in (found.script, *found.arguments[:1]) if word.endswith(".py")), found.script),
         environment=found.environment,
         ranks=find_ranks(found, path.name, path.parent) if found.launcher != "torchrun" else None,
         notes=found.notes,
         written=found.written,
     )
+
+
+def _listed(text: str) -> _Line:
+    """Return a bare list of arguments."""
+    words = [
+        re.sub(r"^([\"'])(.*)\1$", r"\2", word) for line in text.splitlines() for word in line.split() if word != "\\"
+    ]
+    notes = [left_out(word) for word in further_arguments(words)]
+    return _Line(values=dict(_arguments(text.splitlines())), notes=notes)
 
 
 def _named(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -142,7 +154,7 @@ def _named(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for word in [*words, "--"]:
         if word.startswith("--"):
             if name:
-                yield name, " ".join(values) if values else True
+                yield name, " ".join(first_value(values)) if values else True
             name, equals, value = word[2:].partition("=")
             values = [value] if equals else []
         else:
@@ -156,7 +168,10 @@ def _arguments(lines: Sequence[str]) -> Iterator[tuple[str, Any]]:
         if match:
             value = match[2].strip().strip("\"'")
             rest = re.split(r"[ \t]+(?=--[A-Za-z])", value)
-            yield match[1], rest[0].strip("\"'") if rest[0] and not rest[0].startswith("--") else True
+            words = rest[0].strip("\"'")
+            if further_arguments(words.split()):
+                words = " ".join(first_value(words.split()))
+            yield match[1], words if rest[0] and not rest[0].startswith("--") else True
             yield from _arguments(rest[1:] if not rest[0].startswith("--") else rest)
 
 
@@ -180,6 +195,8 @@ def _ranks(arguments: MegatronArguments) -> tuple[int | None, int | None]:
         field = "cluster.nodes"
         nodes = arguments.integer("nnodes", field=field, least=1)
         each = arguments.integer("nproc-per-node", field="cluster.gpus", least=1)
+        if each is not None:
+            check_visible(arguments.ledger, arguments.key("nproc-per-node"), each)
         if each is not None and arguments.has("nnodes") and nodes is None:
             arguments.note(f"{arguments.key('nproc-per-node')} {each}, on a number of nodes that is not in the file")
             return None, None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.unset_words import left_out
 
 _DEFAULTED: Final = re.compile(r"\$\{(\w+):?-([^${}]*)\}")
 _UNKNOWN: Final = re.compile(r"\$|`|\{\{")
@@ -149,6 +150,10 @@ class MegatronArguments:
     def flag(self, name: str) -> bool:
         """Return whether a switch is set; words behind it do not belong to it."""
         value = self.raw(name)
+        unset = self.values.get(name, self._value(name))
+        if value is None and isinstance(unset, str) and self.key(name).startswith("--"):
+            self.note(left_out(unset))  # further arguments: on a command line a switch takes no value
+            return True
         if isinstance(value, str):
             return value.strip().lower() not in _FALSE
         return value is not None and value is not False and value != 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.device_filters import included, remaining
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
@@ -22,6 +23,7 @@ _ALL: Final = ("gpu", "auto")
 """--nproc_per_node of torchrun for as many processes as a node has GPUs."""
 _GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
 _NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES")
+_VISIBLE: Final = "env.CUDA_VISIBLE_DEVICES"
 _SLOTS: Final = re.compile(r"^\s*([^\s#]+)\s+slots\s*=\s*(\d+)", re.MULTILINE)
 
 
@@ -79,6 +81,33 @@ def find_ranks(line: LaunchLine, source: str, folder: Path | None = None) -> Ran
     return _Count(line, source, folder).ranks()
 
 
+def check_visible(ledger: Ledger, key: str, processes: int) -> None:
+    """Refuse more processes on a node than CUDA_VISIBLE_DEVICES shows GPUs.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        With the variable under ``env``.
+    key : str
+        Of the number of processes.
+    processes : int
+        On one node.
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> data = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
+    >>> check_visible(Ledger(Document(source="run.sh", data=data)), "launcher.nproc_per_node", 2)
+    """
+    shown = _visible(ledger)
+    if shown is not None and processes > shown:
+        problem = f"is more than the {shown} GPUs of CUDA_VISIBLE_DEVICES={ledger.raw(_VISIBLE)}, one for each process"
+        ledger.refuse(key, problem, allowed=f"at most {shown}", fix="start fewer processes or show more GPUs")
+
+
 class _Count:
     def __init__(self, line: LaunchLine, source: str, folder: Path | None) -> None:
         self.line = line
@@ -112,6 +141,8 @@ class _Count:
             each = self._visible() or self._variable(*_GPUS_OF_A_NODE)
         else:
             each = self._number(*per_node)
+            if each is not None:
+                check_visible(self.ledger, per_node[0], each)
         return (None if each is None else each * (nodes or 1)) if self.open is None else None, nodes
 
     def _nodes(self, key: str) -> int | None:
@@ -133,30 +164,37 @@ class _Count:
         return self._number(key, word)
 
     def _deepspeed(self) -> tuple[int | None, int | None]:
-        include = self._word("launcher", "include", "i")
+        include, exclude = self._word("launcher", "include", "i"), self._word("launcher", "exclude", "e")
         if include is not None:
             self.ledger.get(include[0])
-            hosts = str(include[1]).split("@")
-            slots = [_slots(host.partition(":")[2]) for host in hosts]
-            return (None if None in slots else sum(filter(None, slots))), len(hosts)
+            if exclude is not None:
+                self.ledger.refuse(exclude[0], "stands beside --include, and DeepSpeed takes one", fix="leave one out")
+            return included(str(include[1]))
+        if exclude is not None:
+            self.ledger.get(exclude[0])
+            left = remaining(self._hostfile(), str(exclude[1]))
+            if left:
+                return sum(left), len(left)
+            self.open = f"--exclude {exclude[1]}"  # of GPUs that are not in the file
+            return None, None
         nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
         if each is None and self.open is None:
-            listed = self._hostfile()
+            listed = list(self._hostfile().values())
             if listed:
                 counts = listed[: nodes or len(listed)]
                 return sum(counts), len(counts)
             each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
         return (None if each is None or self.open else each * (nodes or 1)), nodes
 
-    def _hostfile(self) -> list[int]:
+    def _hostfile(self) -> dict[str, int]:
         named = self._word("launcher", "hostfile", "H")
         if named is None or self.folder is None:
-            return []
+            return {}
         path = self.folder / user_path(str(named[1]))
         if not is_readable(path):
-            return []
+            return {}
         self.ledger.get(named[0])
-        return [int(slots) for _, slots in _SLOTS.findall(read_text(path, path.name))]
+        return {host: int(slots) for host, slots in _SLOTS.findall(read_text(path, path.name))}
 
     def _accelerate(self) -> tuple[int | None, int | None]:
         nodes, gpus = self._integer("launcher", "num_machines"), self._integer("launcher", "num_processes")
@@ -164,6 +202,8 @@ class _Count:
         if gpus is None and self.open is None and listed is not None and re.fullmatch(r"\d+(,\d+)*", str(listed[1])):
             self.ledger.get(listed[0])
             gpus = len(str(listed[1]).split(",")) * (nodes or 1)
+        elif gpus is not None and nodes in (None, 1):
+            check_visible(self.ledger, "launcher.num_processes", gpus)
         return gpus, nodes
 
     def _plain(self) -> tuple[int | None, int | None]:
@@ -210,12 +250,10 @@ class _Count:
         return total, nodes
 
     def _visible(self) -> int | None:
-        key = "env.CUDA_VISIBLE_DEVICES"
-        listed = str(self.ledger.raw(key) or "").strip(" ,")
-        if not re.fullmatch(r"\d+(\s*,\s*\d+)*", listed):
-            return None
-        self.ledger.get(key)
-        return len(listed.split(","))
+        found = _visible(self.ledger)
+        if found is not None:
+            self.ledger.get(_VISIBLE)
+        return found
 
     def _word(self, part: str, *names: str) -> tuple[str, Any] | None:
         """Return the first of some options that is given, with its key."""
@@ -252,9 +290,6 @@ class _Count:
         return isinstance(value, str) and bool(re.search(r"\$[\w{(]|`|<\w", value))
 
 
-def _slots(text: str) -> int | None:
-    """Return how many slots ``0,1`` or ``0-3`` are; None for none."""
-    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
-        return None
-    ends = [part.partition("-") for part in text.split(",")]
-    return sum(int(high or low) - int(low) + 1 for low, _, high in ends)
+def _visible(ledger: Ledger) -> int | None:
+    listed = str(ledger.raw(_VISIBLE) or "").strip(" ,")
+    return len(listed.split(",")) if re.fullmatch(r"\d+(\s*,\s*\d+)*", listed) else None

@@ -30,7 +30,8 @@ _POSITIONAL: Final = re.compile(r"\$[1-9]|\$\{[1-9]\d*\}")
 _DEEPEST: Final = 4  # commands in the texts of others
 _MOST_WORDS, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a variable: one that doubles itself line by line would fill the memory. A larger one stays as it is written."""
-_CONTROL: Final = ("for", "while", "until", "case", "select", "function")
+_LOOPS: Final = ("for", "while", "until", "select")
+_CONTROL: Final = (*_LOOPS, "case", "function")
 _CLOSING: Final = ("fi", "done", "esac", "}")
 _INSIDE: Final = ("then", "else", "do", "{")
 
@@ -52,6 +53,8 @@ class Command:
         Files that the script writes before it, by name, with their text.
     left_out : tuple of str
         Words that it may have besides, which an ``if`` adds to a variable of it, and the script does not decide.
+    loop : str
+        The loops of the script that it stands in, as they are written; empty outside of them.
     """
 
     words: tuple[str, ...]
@@ -60,6 +63,7 @@ class Command:
     positional: bool = False
     written: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    loop: str = ""
 
 
 @dataclass(slots=True)
@@ -147,7 +151,8 @@ def _without_arguments(words: list[Word], state: _State) -> bool:
 def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
     first, branches = words[0].text, state.branches
     if first in _CONTROL or (len(words) > 1 and words[1].text == "()") or first.endswith("()"):
-        branches.enter(False if _without_arguments(words, state) else None)
+        loop = " ".join(word.text for word in words) if first in _LOOPS else ""
+        branches.enter(False if _without_arguments(words, state) else None, loop=loop)
         return
     if first in _CLOSING:
         branches.leave()
@@ -158,9 +163,7 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
         if len(words) > 1:
             _take(words[1:], state, commands)
         return
-    if branches.runs is False:
-        return
-    if first in ("[[", "[", "test"):
+    if branches.runs is False or first in ("[[", "[", "test"):
         return
     if first == WRITES and len(words) == 3 and words[1].text.isdecimal() and int(words[1].text) < len(state.texts):
         document = state.texts[int(words[1].text)]
@@ -207,6 +210,7 @@ def _take(words: list[Word], state: _State, commands: list[Command]) -> None:
                     positional=state.positional,
                     written=dict(state.written),
                     left_out=tuple(extra),
+                    loop=branches.loop,
                 )
             )
             return

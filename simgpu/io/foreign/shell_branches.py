@@ -18,6 +18,7 @@ class _Branch:
     runs: bool | None = None  # None: not known
     ran: bool = False  # one of them did for sure
     unsure: bool = False  # one of them may have
+    loop: str = ""  # what repeats it
 
 
 @dataclass(slots=True)
@@ -43,9 +44,14 @@ class Branches:
         states = [branch.runs for branch in self.stack]
         return False if False in states else None if None in states else True
 
-    def enter(self, condition: bool | None) -> None:
+    @property
+    def loop(self) -> str:
+        """The loops that stand around, as they are written."""
+        return ", ".join(branch.loop for branch in self.stack if branch.loop)
+
+    def enter(self, condition: bool | None, *, loop: str = "") -> None:
         """Go into an ``if``, or with None into a loop, a case or a function."""
-        self.stack.append(_Branch(runs=condition, ran=condition is True, unsure=condition is None))
+        self.stack.append(_Branch(runs=condition, ran=condition is True, unsure=condition is None, loop=loop))
 
     def other(self, condition: bool | None = True) -> None:
         """Go on to an ``elif``, or to the ``else``."""
