@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,16 @@ Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spans:
+class Columns:
+    """Arrays of one length, a row of all of them for each thing that happened."""
+
+    def take(self, rows: Int64 | NDArray[np.bool_]) -> Self:
+        """Return some of the rows."""
+        return type(self)(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spans(Columns):
     """One row per instruction that took time, and per wait that really waited; sorted by rank, stream, order.
 
     Parameters
@@ -45,13 +54,9 @@ class Spans:
     def __len__(self) -> int:
         return len(self.rank)
 
-    def take(self, rows: Int64) -> Spans:
-        """Return some of the rows."""
-        return Spans(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MemoryDeltas:
+class MemoryDeltas(Columns):
     """Allocations (positive) and frees (negative) in the order they happened on each rank."""
 
     rank: Int64
@@ -61,7 +66,7 @@ class MemoryDeltas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Flows:
+class Flows(Columns):
     """Pieces of constant progress of every transfer that loads a link.
 
     ``rate_per_ns`` is the fraction of the transfer done per nanosecond; link ``l`` carries ``load_l`` times it.

@@ -111,9 +111,7 @@ class RankBlocks:
 
     def let_go(self, gate: int) -> None:
         """Release the streams that stand at the block's begin."""
-        found = self.gates[gate]
-        assert found is not None  # asked for only then
-        for name in found.layout.steps:
+        for name in self._layout(gate).steps:
             stream = self.streams[name]
             if stream.parked:
                 stream.parked = False
@@ -244,8 +242,7 @@ class RankBlocks:
 
     def commit(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> None:
         """Do all that the block did."""
-        found, thread = self.gates[gate], self.thread
-        assert found is not None
+        found, thread = self._gate(gate), self.thread
         use, slots = found.use, found.layout.slots
         if thread is not None and found.layout.host:
             rows, free = self.host_at[gate], outcome.slack_ns is not None

@@ -13,7 +13,6 @@ from simgpu.engine.events import RankEvents
 from simgpu.engine.gathering import Gathering
 from simgpu.engine.host import HostThread
 from simgpu.engine.hosts import Hosts
-from simgpu.engine.instant import Instant
 from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.layout import Gate, RoleLayout
 from simgpu.engine.outcome import Local, Outcome
@@ -34,7 +33,6 @@ class Cast:
     """
 
     env: Environment
-    instant: Instant
     loop: StreamLoop
     program: Program
     number: Mapping[str, int]

@@ -19,7 +19,7 @@ from simgpu.engine.network import Network
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
-from simgpu.engine.shown import flows_until, kernels_until, memory_until, spans_until
+from simgpu.engine.shown import kernels_until, spans_until
 from simgpu.engine.stream import StreamProcess
 from simgpu.engine.stretch import Stretches, unstretched
 from simgpu.errors import DeadlockError
@@ -76,8 +76,8 @@ def play(program: Program) -> Timeline:
         categories=tuple(recorder.categories),
         transfers=tuple(recorder.transfers),
         spans=spans,
-        memory=memory_until(memory, end_ns),
-        flows=flows_until(flows, end_ns),
+        memory=memory.take(memory.time_ns < end_ns),
+        flows=flows.take(flows.start_ns < end_ns),
         kernel_ends_ns=ends_ns,
         kernel_holds_ns=holds_ns,
         cpu_begins_ns=kernels_until(spans, recorder.cpu_begins),
@@ -99,9 +99,7 @@ def _play_steps(
     names = dict.fromkeys(name for role in program.roles for name in role.streams)
     streams = (COMPUTE, *(name for name in names if name != COMPUTE))
     number = {name: index for index, name in enumerate(streams)}
-    cast = Cast(
-        env, instant, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), stretches, steps
-    )
+    cast = Cast(env, loop, program, number, recorder, rendezvous, Hosts(loop, program, hosts), stretches, steps)
     for rank in range(len(program.ranks)):
         cast.add(rank, hosts[program.ranks[rank].role])
     for thread in cast.threads:

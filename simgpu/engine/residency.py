@@ -75,14 +75,6 @@ class Residency:
         now = int(self.env.now)
         return min([meeting.earliest_end_ns(now) for meeting in self.under_way], default=0)
 
-    def steady(self, time_ns: int, busy: int) -> tuple[int, int] | None:
-        """Return the worst disturbance at a time that is not past and when that may change; None if nobody knows."""
-        known = self.known_until_ns(busy)
-        if known <= time_ns:
-            return None
-        level = self.levels.worst(time_ns)
-        return level, min(known, self.levels.first_ns)
-
     def run(
         self, times: RunTimes, local_ns: int, issued: Issued | None, events: RankEvents, walk: Walk
     ) -> Generator[Event | None, None, Run]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from simgpu.program import COMPUTE, Program, Wait
-from simgpu.timeline import Flows, MemoryDeltas, Spans
+from simgpu.timeline import Spans
 
 Found = TypeVar("Found")
 Key = tuple[int, int, int, int]
@@ -30,19 +30,7 @@ def spans_until(program: Program, streams: Sequence[str], spans: Spans, end_ns: 
         role = program.roles[program.ranks[int(spans.rank[row])].role]
         if isinstance(role.streams[streams[int(spans.stream[row])]][int(spans.instruction[row])], Wait):
             shown[row] = False
-    return Spans(**{name: getattr(spans, name)[shown] for name in Spans.__dataclass_fields__})
-
-
-def memory_until(memory: MemoryDeltas, end_ns: int) -> MemoryDeltas:
-    """Drop changes no earlier than a time."""
-    shown = memory.time_ns < end_ns
-    return MemoryDeltas(**{name: getattr(memory, name)[shown] for name in MemoryDeltas.__dataclass_fields__})
-
-
-def flows_until(flows: Flows, end_ns: int) -> Flows:
-    """Drop progress that begins no earlier than a time."""
-    shown = flows.start_ns < end_ns
-    return Flows(**{name: getattr(flows, name)[shown] for name in Flows.__dataclass_fields__})
+    return spans.take(shown)
 
 
 def kernels_until(spans: Spans, found: Mapping[Key, Found]) -> dict[Key, Found]:

@@ -96,7 +96,7 @@ class StreamProcess:
                         if stretched is not None:
                             number = stretched.total_ns(place)
                         start, end = local, local + number
-                        held = None if issued is None else self._held(issued, work, place, local)
+                        held = None if issued is None else held_up(*issued, work, stretched, place, local)
                         if held is not None or (on_compute and residency is not None and self._disturbed(local)):
                             assert work is not None
                             self.local_ns = local
@@ -213,12 +213,6 @@ class StreamProcess:
     def _disturbed(self, local_ns: int) -> bool:
         """Whether a communication kernel may be resident before the compute stream records something."""
         return self.residency is not None and (self.events.busy > 0 or self.residency.disturbs(local_ns))
-
-    def _held(self, issued: Issued, work: Compute | None, place: int, local_ns: int) -> Issued | None:
-        """Return what the CPU issues, unless it is far enough ahead."""
-        if issued.begin_ns + issued.launches.lead_ns <= local_ns and self.stretched is None:
-            return None
-        return held_up(*issued, work, self.stretched, place, local_ns)
 
     def _uneven(
         self, work: Compute, place: int, local_ns: int, issued: Issued | None

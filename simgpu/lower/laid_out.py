@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,8 +23,8 @@ class _Made(Sequence[Item]):
     __slots__ = ()
     _known: dict[int, Item]
 
-    def _make(self, index: int) -> Item:
-        raise NotImplementedError
+    @abstractmethod
+    def _make(self, index: int) -> Item: ...
 
     @overload
     def __getitem__(self, index: int) -> Item: ...

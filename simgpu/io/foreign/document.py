@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,10 @@ class Document:
     source: str
     data: dict[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
+
+    def interpolated(self) -> Document:
+        """Return the document with what its values take from each other in place (``${a.b}``)."""
+        return replace(self, data=interpolate(self.data))
 
 
 def read_document(path: Path) -> Document:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets
-from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.optimizer_names import optimizer
@@ -62,8 +62,7 @@ def read_llm_foundry(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    document = read_document(path)
-    ledger = Ledger(Document(source=document.source, data=interpolate(document.data), lines=document.lines))
+    ledger = Ledger(read_document(path).interpolated())
     kept = _optimizer(ledger)
     settings: dict[str, Any] = {
         "model": _model(ledger),

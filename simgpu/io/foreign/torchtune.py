@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets, quantized
-from simgpu.io.foreign.document import Document, interpolate, mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.reading import Reading
@@ -69,8 +69,7 @@ def read_torchtune(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    document = read_document(path)
-    ledger = Ledger(Document(source=document.source, data=interpolate(document.data), lines=document.lines))
+    ledger = Ledger(read_document(path).interpolated())
     _refuse(ledger)
     alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
