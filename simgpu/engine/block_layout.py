@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.engine.step import MEMORY, RECORD, TRANSFER, WAIT, Step
+from simgpu.engine.step import MEMORY, RECORD, TRANSFER, WAIT, WORK, Step
 from simgpu.program import COMPUTE, Issue
 from simgpu.script import Block
 
@@ -55,6 +55,8 @@ class BlockLayout:
         beside them; marks go with what they are behind.
     places : mapping of int to int
         Place of each of the role's transfers among those of the block.
+    works : tuple of Step
+        Those that run kernels, all of them on compute.
     moves : mapping of str to (n,) bool
         Which instructions of a stream are transfers.
     last : frozenset of int
@@ -68,6 +70,7 @@ class BlockLayout:
     shape: Hashable
     order: tuple[Turn, ...]
     places: Mapping[int, int]
+    works: tuple[Step, ...]
     moves: Mapping[str, NDArray[np.bool_]]
     last: frozenset[int]
 
@@ -95,6 +98,7 @@ def block_layout(
         host=host,
         shape=shape_of(block, steps, slots, host),
         order=tuple(turns),
+        works=tuple(step for step in steps[COMPUTE] if step.code == WORK),
         places={slot: place for place, (_, slot) in enumerate(slots)},
         last=frozenset(
             step.number for step in takewhile(_takes_no_time, reversed(steps[COMPUTE])) if step.code == RECORD

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from simgpu.engine.block_host import issued_ns, needed_ends, needed_ns
 from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Arrival, Gathering, Until
+from simgpu.engine.gathering import Arrival, Gathering
 from simgpu.engine.host import HostThread
 from simgpu.engine.lane import TOO_LATE_NS, Lane
 from simgpu.engine.lane_host import LaneHost
@@ -28,6 +30,7 @@ from simgpu.engine.residency import Residency
 from simgpu.engine.step import COMPUTE_STREAM
 from simgpu.engine.stretch import Stretches
 from simgpu.program import COMPUTE
+from simgpu.timeline import Int64
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +44,8 @@ class RankBlocks:
         None where the rank's own groups do not let a block be closed.
     kinds : list of int
         Of every gate: the same for blocks that do the same at the same prices.
+    courses : list of int
+        The same, whatever times the rank's own kernels take.
     host_at : list of (int, int)
         Of every gate: the rows of the host stream that issue it.
     sides : list of Side
@@ -57,6 +62,7 @@ class RankBlocks:
     rank: int
     gates: list[Gate | None]
     kinds: list[int]
+    courses: list[int]
     host_at: list[tuple[int, int]]
     sides: list[Side]
     gatherings: list[Gathering]
@@ -71,6 +77,40 @@ class RankBlocks:
     thread: HostThread | None = None
     decided: int = -1
 
+    def layout(self, gate: int) -> BlockLayout:
+        """Return what a block does."""
+        return self._gate(gate).layout
+
+    def first(self, gate: int, stream: str) -> int:
+        """Return the position of a block's first instruction on a stream."""
+        return self._gate(gate).use.first[stream]
+
+    def early(self, gate: int) -> bool:
+        """Whether something of a block may be seen before its end."""
+        return self._gate(gate).early
+
+    def comes_once(self, gate: int) -> bool:
+        """Whether the rank comes only once a step to a block whose kernels take these times."""
+        return self.kinds[gate] in self.once
+
+    def durations_ns(self, gate: int) -> Int64:
+        """Return what all kernels take of each instruction of a block that runs any."""
+        works, own = self.layout(gate).works, self.stretches.get(COMPUTE)
+        if own is None or not works:
+            return np.array([step.number for step in works], np.int64)
+        begin = own.number[self.first(gate, COMPUTE) + works[0].position]
+        return np.frombuffer(own.totals_ns, np.int64)[begin : begin + len(works)]
+
+    def is_plain(self, gate: int, time_ns: int) -> bool:
+        """Whether nothing is resident beside a block, nor known to come, and the CPU only issues in it."""
+        levels = None if self.residency is None else self.residency.levels
+        if levels is not None and (levels.worst(time_ns) >= 0 or levels.changes):
+            return False
+        thread = self.thread
+        if not self.layout(gate).host:
+            return True
+        return thread is not None and thread.script.stretch(*self.host_at[gate]) is not None
+
     def number(self, step: int, gate: int) -> int:
         """Count the gates of all steps."""
         return step * len(self.gates) + gate
@@ -78,16 +118,10 @@ class RankBlocks:
     def gathered(self, gate: int) -> bool:
         """Whether all streams of a block but compute stand at its begin."""
         streams = self.streams
-        return all(streams[name].parked for name in self._layout(gate).steps if name != COMPUTE)
+        return all(streams[name].parked for name in self.layout(gate).steps if name != COMPUTE)
 
-    def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | Until | None:
-        """Bring the compute stream to a block.
-
-        Returns
-        -------
-        bool, Until or None
-            Whether the block has been taken; when to ask ``Gathering.settle`` again; None to wait for other ranks.
-        """
+    def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | None:
+        """Bring the compute stream to a block; return whether it has been taken, None to wait for that."""
         gathering = self.gatherings[gate]
         if gathering.refused >= self.number(step, gate):
             return False
@@ -111,7 +145,7 @@ class RankBlocks:
 
     def let_go(self, gate: int) -> None:
         """Release the streams that stand at the block's begin."""
-        for name in self._layout(gate).steps:
+        for name in self.layout(gate).steps:
             stream = self.streams[name]
             if stream.parked:
                 stream.parked = False
@@ -142,7 +176,7 @@ class RankBlocks:
 
     def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
         """Return the rank on its way through a block."""
-        layout, thread, residency = self._layout(gate), self.thread, self.residency
+        layout, thread, residency = self.layout(gate), self.thread, self.residency
         host = None if thread is None or not layout.host else LaneHost(thread, *self.host_at[gate], step)
         levels = Levels()
         if residency is not None:
@@ -173,7 +207,7 @@ class RankBlocks:
                 return
         if outcome.waits_ns == TOO_LATE_NS or self.kinds[gate] in self.once:
             return
-        hosted = self.thread is not None and self._layout(gate).host
+        hosted = self.thread is not None and self.layout(gate).host
         if not hosted or self._is_free(gate, step, local_ns, outcome):
             self.known[self.kinds[gate], level] = outcome
         else:
@@ -184,15 +218,12 @@ class RankBlocks:
         assert found is not None  # asked for only where there is one
         return found
 
-    def _layout(self, gate: int) -> BlockLayout:
-        return self._gate(gate).layout
-
     def _since_ns(self, gate: int) -> dict[str, int]:
-        return {name: self.streams[name].since_ns for name in self._layout(gate).steps if name != COMPUTE}
+        return {name: self.streams[name].since_ns for name in self.layout(gate).steps if name != COMPUTE}
 
     def _stands(self, gate: int, step: int) -> bool:
         """Whether all that takes part in a block stands at its begin."""
-        layout = self._layout(gate)
+        layout = self.layout(gate)
         for name in layout.steps:
             stream = self.streams[name]
             if stream.index != COMPUTE_STREAM and not stream.parked:
@@ -205,7 +236,7 @@ class RankBlocks:
         """Return how the block went from the same state."""
         level = -1 if self.residency is None else self.residency.levels.worst(local_ns)
         thread, kind = self.thread, (self.kinds[gate], level)
-        if thread is None or not self._layout(gate).host:
+        if thread is None or not self.layout(gate).host:
             return self.known.get(kind)
         free = self.known.get(kind)
         if free is not None and self._is_free(gate, step, local_ns, free):

@@ -17,6 +17,7 @@ from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.layout import Gate, RoleLayout
 from simgpu.engine.outcome import Local, Outcome
 from simgpu.engine.rank import StreamLoop
+from simgpu.engine.ready_blocks import ReadyBlocks
 from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Rendezvous, Side
 from simgpu.engine.residency import Residency
@@ -48,8 +49,10 @@ class Cast:
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _gatherings: dict[tuple[int, ...], Gathering] = field(default_factory=dict)
     _times: KernelTimes | None = None
+    ready: ReadyBlocks = field(init=False)
 
     def __post_init__(self) -> None:
+        self.ready = ReadyBlocks(self.env)
         if self.program.disturbed_ns:
             self._times = KernelTimes(self.program.disturbed_ns)
 
@@ -139,7 +142,7 @@ class Cast:
             gatherings.append(found[2])
         if not any(gate is not None for gate in gates):
             return None
-        once = set[int]()
+        once, courses = set[int](), kinds
         if self.stretches[rank]:
             kinds = [self._own_kind(rank, gate, kind) for gate, kind in zip(layout.gates, kinds, strict=True)]
             once.update(kind for kind, often in Counter(kinds).items() if often == 1)
@@ -149,6 +152,7 @@ class Cast:
             rank=rank,
             gates=gates,
             kinds=kinds,
+            courses=courses,
             host_at=[(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)],
             sides=sides,
             gatherings=gatherings,
@@ -178,7 +182,7 @@ class Cast:
         parties = min(together)
         gathering = self._gatherings.get(parties)
         if gathering is None:
-            gathering = self._gatherings[parties] = Gathering(self.env, self.loop, len(parties))
+            gathering = self._gatherings[parties] = Gathering(self.env, self.loop, self.ready, len(parties))
         seen = gate.early and (len(parties) > 1 or self._times is not None)  # what it lets go may be seen in it
         closed = all(side.fixed for side in used) and len(together) == 1 and len(roles) == 1 and not seen
         prices = tuple(

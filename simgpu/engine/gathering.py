@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from simgpu.engine.lane import Lane, play_together
 from simgpu.engine.lane_host import UnforeseenError
 from simgpu.engine.outcome import Outcome
 from simgpu.engine.rank import StreamLoop, Walk
+from simgpu.engine.ready_blocks import ReadyBlocks
 
 if TYPE_CHECKING:
     from simgpu.engine.blocks import RankBlocks
@@ -44,6 +46,7 @@ class Gathering:
 
     env: Environment
     loop: StreamLoop
+    ready: ReadyBlocks
     size: int
     refused: int = -1  # the last block that they did not take together
     _here: list[Arrival] = field(default_factory=list)
@@ -54,41 +57,93 @@ class Gathering:
         here, self._here = self._here, []
         for arrival in here:
             arrival.blocks.free_host()
-        for arrival in here[: self.size - 1]:  # the last one to come, who asks, goes on by itself
+        for arrival in here:
             self.loop.release(arrival.walk)
 
-    def come(self, arrival: Arrival) -> bool | Until | None:
-        """Come to a block; None while others are missing, else what ``settle`` returns."""
-        self._here.append(arrival)
-        if len(self._here) == self.size:
-            return self.settle()
-        self._hold_host(arrival)
-        return None
-
-    def _hold_host(self, arrival: Arrival) -> None:
-        """Keep a CPU where it is: where it is asked to go on, its rank cannot wait for the others."""
-        number = arrival.blocks.number(arrival.step, arrival.gate)
-        arrival.blocks.hold_host(lambda: self.refuse(number))
-
-    def settle(self) -> bool | Until:
-        """Let all take the block; return whether they do, or until when the last one to come has to wait for that."""
-        if not self._here:
-            return False  # refused meanwhile
-        last = self._here[-1]
-        outcomes = self._known() or self._play()
-        if isinstance(outcomes, Until):
-            self._hold_host(last)
-            return outcomes
+    def come(self, arrival: Arrival) -> bool | None:
+        """Come to a block; return whether all have taken it, None to wait for that."""
+        here = self._here
+        here.append(arrival)
+        if len(here) < self.size:
+            self._hold_host(arrival)
+            return None
+        outcomes: list[Outcome] | Until | None = self._known()
         if outcomes is None:
-            self.refuse(last.blocks.number(last.step, last.gate))
+            once = arrival.blocks.comes_once(arrival.gate) and not arrival.blocks.early(arrival.gate)
+            if once or not self._alike():
+                for one in here:
+                    self._hold_host(one)
+                self.ready.add(self, self._before_ns(), joins=True)
+                return None
+            outcomes = self._play()
+        if isinstance(outcomes, Until):
+            self._hold_host(arrival)
+            self.ready.add(self, outcomes.time_ns, joins=False)
+            return None
+        if outcomes is None:
+            here.pop()  # goes on by itself
+            self.refuse(arrival.blocks.number(arrival.step, arrival.gate))
             return False
+        self._take(outcomes, but=arrival)
+        return True
+
+    def settle(self, found: list[Outcome] | None) -> None:
+        """Let all who are here take the block, in the way that was found, or play it.
+
+        Parameters
+        ----------
+        found : list of Outcome or None
+            Of each rank, by number.
+        """
+        outcomes = self._if_known(found) if found is not None else self._play()
+        if isinstance(outcomes, Until):
+            self.ready.add(self, outcomes.time_ns, joins=False)
+        elif outcomes is None:
+            self.refuse(self._here[-1].blocks.number(self._here[-1].step, self._here[-1].gate))
+        else:
+            self._take(outcomes)
+
+    def arrivals(self) -> list[Arrival]:
+        """Return who is here, by rank."""
+        self._here.sort(key=lambda arrival: arrival.blocks.rank)
+        return self._here
+
+    def course(self) -> Hashable:
+        """Return the same for blocks that do the same, whatever the times of their kernels, with as many ranks."""
+        first = self._here[0]
+        return first.blocks.courses[first.gate], self.size
+
+    def is_plain(self) -> bool:
+        """Whether nothing outside the block is resident beside it on any rank, and its CPUs only issue."""
+        return all(one.blocks.is_plain(one.gate, one.local_ns) for one in self._here)
+
+    def _take(self, outcomes: list[Outcome], but: Arrival | None = None) -> None:
+        """Let all take the block, and all but one, who asks, go on."""
         here, self._here = self._here, []
         for arrival, outcome in zip(here, outcomes, strict=True):
             arrival.blocks.free_host()
             arrival.blocks.commit(arrival.gate, arrival.step, arrival.local_ns, outcome)
-        for arrival in here[:-1]:
-            self.loop.release(arrival.walk)
-        return True
+        for arrival in here:
+            if arrival is not but:
+                self.loop.release(arrival.walk)
+
+    def _hold_host(self, arrival: Arrival) -> None:
+        """Keep a CPU where it is: where it is asked to go on, its rank cannot wait any longer."""
+        number = arrival.blocks.number(arrival.step, arrival.gate)
+
+        def asked() -> None:
+            if self.ready.remove(self):
+                self.settle(None)
+                self.ready.remove(self)
+            if self._here:
+                self.refuse(number)
+
+        arrival.blocks.hold_host(asked)
+
+    def _before_ns(self) -> int:
+        """Return a time before which nobody ends the block."""
+        ends = [one.local_ns + int(one.blocks.durations_ns(one.gate).sum()) for one in self._here]
+        return max(min(ends), *[one.local_ns for one in self._here])
 
     def _known(self) -> list[Outcome] | None:
         """Return how the block goes, where all have come at the same time in the same state and that is known."""
@@ -123,12 +178,18 @@ class Gathering:
             return None
         if alike:
             outcomes *= self.size
+        found = self._if_known(outcomes)
+        if alike and found is outcomes:
+            here[0].blocks.keep(here[0].gate, here[0].step, here[0].local_ns, outcomes[0])
+        return found
+
+    def _if_known(self, outcomes: list[Outcome]) -> list[Outcome] | Until | None:
+        """Return outcomes if all that may change beside the block until its end is known; else until when to wait."""
+        here = self._here
         ends = [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(here, outcomes, strict=True)]
         known = [arrival.blocks.known_until_ns() for arrival in here]
         late = [time for time, end in zip(known, ends, strict=True) if end > time]
         if not late:
-            if alike:
-                here[0].blocks.keep(here[0].gate, here[0].step, here[0].local_ns, outcomes[0])
             return outcomes
         wake = max(min(late), int(self.env.now) + 1)
         return None if min(late) == 0 or wake > min(ends) else Until(wake)

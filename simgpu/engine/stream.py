@@ -9,7 +9,6 @@ from simpy import Environment, Event
 
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Until
 from simgpu.engine.launches import Run
 from simgpu.engine.layout import Passage
 from simgpu.engine.queue import Issued, LaunchQueue
@@ -166,9 +165,6 @@ class StreamProcess:
             yield self.env.timeout(local_ns - int(self.env.now))  # what can be known of them is known then
         self.waiting = None
         verdict = blocks.enter(gate, step, local_ns, self.walk)
-        while isinstance(verdict, Until):
-            yield self.env.timeout(verdict.time_ns - int(self.env.now))
-            verdict = blocks.gatherings[gate].settle()
         if verdict is None:
             yield None
         end = blocks.taken(step, gate)

@@ -271,6 +271,27 @@ def longer(beside_ns: Sequence[int], alone_ns: int, duration_ns: int) -> tuple[i
     )
 
 
+def longer_each(beside_ns: int, alone_ns: int, durations_ns: Int64) -> Int64:
+    """Return the same as ``longer`` for one disturbance and many kernels.
+
+    Parameters
+    ----------
+    beside_ns, alone_ns : int
+        What the original kernel took.
+    durations_ns : int64 of any shape
+        What each of them takes alone.
+
+    Examples
+    --------
+    >>> longer_each(15, 10, np.array([10, 14])).tolist()
+    [15, 21]
+    """
+    if beside_ns == alone_ns:
+        return durations_ns
+    found: Int64 = np.maximum(durations_ns, np.ceil(beside_ns * (durations_ns / alone_ns)).astype(np.int64))
+    return found
+
+
 def _work(kernel: Kernel) -> tuple[object, ...]:
     """Return what variants of a kernel have in common."""
     return kernel.name, kernel.op_class, kernel.flops, kernel.bytes, kernel.launches
