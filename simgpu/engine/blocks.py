@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from simgpu.engine.block_group import BlockGroup
 from simgpu.engine.block_host import issued_ns, needed_ends, needed_ns
 from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Arrival, Gathering
+from simgpu.engine.gathering import Arrival
 from simgpu.engine.host import HostThread
 from simgpu.engine.lane import TOO_LATE_NS, Lane
 from simgpu.engine.lane_host import LaneHost
@@ -25,7 +26,7 @@ from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Local, Outcome
 from simgpu.engine.rank import Walk
 from simgpu.engine.recorder import MemoryLog, Recorder
-from simgpu.engine.rendezvous import Side
+from simgpu.engine.rendezvous import Meeting, Side
 from simgpu.engine.residency import Residency
 from simgpu.engine.step import COMPUTE_STREAM
 from simgpu.engine.stretch import Stretches
@@ -65,7 +66,7 @@ class RankBlocks:
     courses: list[int]
     host_at: list[tuple[int, int]]
     sides: list[Side]
-    gatherings: list[Gathering]
+    groups: list[BlockGroup]
     events: RankEvents
     residency: Residency | None
     recorder: Recorder
@@ -122,21 +123,21 @@ class RankBlocks:
 
     def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | None:
         """Bring the compute stream to a block; return whether it has been taken, None to wait for that."""
-        gathering = self.gatherings[gate]
-        if gathering.refused >= self.number(step, gate):
+        group, number = self.groups[gate], self.number(step, gate)
+        if group.refused >= number:
             return False
-        known = self.known_until_ns() if self._stands(gate, step) else 0
-        if not known:
-            gathering.refuse(self.number(step, gate))
+        if not self._stands(gate, step):
+            group.refuse(number)
             return False
-        seen = known > local_ns and self.kinds[gate] not in self.once
+        known = self.known_until_ns()
+        seen = known > local_ns and not self.comes_once(gate)
         outcome = self._look_up(gate, step, local_ns) if seen else None
         if outcome is not None and not self._fits(gate, local_ns, outcome, known):
             outcome = None
-        if outcome is not None and gathering.size == 1:
+        if outcome is not None and group.size == 1:
             self.commit(gate, step, local_ns, outcome)
             return True
-        return gathering.come(Arrival(self, gate, step, local_ns, walk, outcome))
+        return group.come(number, Arrival(self, gate, step, local_ns, walk, outcome))
 
     def taken(self, step: int, gate: int) -> int:
         """Return the compute stream's time behind the block, where it was taken; else -1 to play it."""
@@ -165,6 +166,10 @@ class RankBlocks:
     def known_until_ns(self) -> int:
         """Return a time before which nothing beside the blocks changes that is not known already; 0 for none."""
         return NEVER_NS if self.residency is None else self.residency.known_until_ns(self.events.busy)
+
+    def under_way(self) -> list[Meeting]:
+        """Return the transfers beside the blocks that its streams wait in."""
+        return [] if self.residency is None else self.residency.under_way
 
     def state(self, gate: int, step: int, local_ns: int) -> Hashable:
         """Return what happens in a block depends on, besides its kind and begin."""

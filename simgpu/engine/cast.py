@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from simpy import Environment
 
+from simgpu.engine.block_group import BlockGroup
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Gathering
 from simgpu.engine.host import HostThread
 from simgpu.engine.hosts import Hosts
 from simgpu.engine.kernel_times import KernelTimes
@@ -47,12 +47,12 @@ class Cast:
     _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
     _known: dict[Hashable, Outcome] = field(default_factory=dict)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
-    _gatherings: dict[tuple[int, ...], Gathering] = field(default_factory=dict)
+    _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)
     _times: KernelTimes | None = None
     ready: ReadyBlocks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ready = ReadyBlocks(self.env)
+        self.ready = ReadyBlocks(self.env, self.loop)
         if self.program.disturbed_ns:
             self._times = KernelTimes(self.program.disturbed_ns)
 
@@ -131,15 +131,15 @@ class Cast:
         """Return the blocks of a rank; None where none is closed."""
         gates: list[Gate | None] = []
         kinds: list[int] = []
-        gatherings: list[Gathering] = []
-        checked: dict[tuple[int, bool], tuple[bool, int, Gathering]] = {}
+        groups: list[BlockGroup] = []
+        checked: dict[tuple[int, bool], tuple[bool, int, BlockGroup]] = {}
         for gate in layout.gates:
             found = checked.get((id(gate.layout), gate.early))
             if found is None:
                 found = checked[id(gate.layout), gate.early] = self._check(rank, gate, sides)
             gates.append(gate if found[0] else None)
             kinds.append(found[1])
-            gatherings.append(found[2])
+            groups.append(found[2])
         if not any(gate is not None for gate in gates):
             return None
         once, courses = set[int](), kinds
@@ -155,7 +155,7 @@ class Cast:
             courses=courses,
             host_at=[(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)],
             sides=sides,
-            gatherings=gatherings,
+            groups=groups,
             events=events,
             residency=residency,
             recorder=self.recorder,
@@ -174,15 +174,15 @@ class Cast:
                 own.append((name, kernels.between(first, first + len(gate.layout.steps[name]))))
         return self._kinds.setdefault((kind, tuple(own)), len(self._kinds))
 
-    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, Gathering]:
+    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, BlockGroup]:
         """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
         used = [sides[slot] for _, slot in gate.layout.slots]
         together = {side.channel.parties for side in used if not side.alone} or {(rank,)}
         roles = {self.program.ranks[member].role for parties in together for member in parties}
         parties = min(together)
-        gathering = self._gatherings.get(parties)
-        if gathering is None:
-            gathering = self._gatherings[parties] = Gathering(self.env, self.loop, self.ready, len(parties))
+        group = self._groups.get(parties)
+        if group is None:
+            group = self._groups[parties] = BlockGroup(self.env, self.loop, self.ready, len(parties))
         seen = gate.early and (len(parties) > 1 or self._times is not None)  # what it lets go may be seen in it
         closed = all(side.fixed for side in used) and len(together) == 1 and len(roles) == 1 and not seen
         prices = tuple(
@@ -190,4 +190,4 @@ class Cast:
             for side in used
         )
         kind = self._kinds.setdefault((gate.layout.shape, prices, len(parties) > 1), len(self._kinds))
-        return closed, kind, gathering
+        return closed, kind, group

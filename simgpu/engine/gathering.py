@@ -1,21 +1,20 @@
-"""Ranks that take a block together: its collectives are theirs alone, so that it can be played when all have come."""
+"""Ranks on their way to a block that they take together: its collectives are theirs alone."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from simpy import Environment
-
-from simgpu.engine.lane import Lane, play_together
+from simgpu.engine.lane import Gone, play_together
 from simgpu.engine.lane_host import UnforeseenError
 from simgpu.engine.outcome import Outcome
-from simgpu.engine.rank import StreamLoop, Walk
-from simgpu.engine.ready_blocks import ReadyBlocks
+from simgpu.engine.rank import Walk
 
 if TYPE_CHECKING:
+    from simgpu.engine.block_group import BlockGroup
     from simgpu.engine.blocks import RankBlocks
+    from simgpu.engine.rendezvous import Meeting
 
 
 class Arrival(NamedTuple):
@@ -29,172 +28,205 @@ class Arrival(NamedTuple):
     outcome: Outcome | None  # where it is known how the block goes from here
 
 
-class Until(NamedTuple):
-    """What happens beside the block may change at this time, and is not known before."""
+class Played(NamedTuple):
+    """How a block goes as far as is known: what every rank does, and when it comes to each transfer."""
 
-    time_ns: int
+    outcomes: list[Outcome]
+    arrivals_ns: Sequence[Sequence[int]]
+    alike: bool
 
 
 @dataclass(slots=True, eq=False)
 class Gathering:
-    """The members of a group on their way to a block.
+    """The members of a group and one block.
 
     Nothing of a block can be seen from outside before its end, which is no earlier than the last one's begin. So they
-    wait for each other, however far the clock goes on meanwhile. Where one of them cannot take the block, all play it
-    instruction by instruction.
+    wait for each other, however far the clock goes on meanwhile. What is beside the block may not be known ahead of
+    the clock: a rank takes the block as soon as nothing that is still unknown can change how it goes there. That is no
+    later than its end, and the clock does not go beyond that.
     """
 
-    env: Environment
-    loop: StreamLoop
-    ready: ReadyBlocks
-    size: int
-    refused: int = -1  # the last block that they did not take together
-    _here: list[Arrival] = field(default_factory=list)
-
-    def refuse(self, number: int) -> None:
-        """Let everybody play a block, now and whenever they come."""
-        self.refused = max(self.refused, number)
-        here, self._here = self._here, []
-        for arrival in here:
-            arrival.blocks.free_host()
-        for arrival in here:
-            self.loop.release(arrival.walk)
+    group: BlockGroup
+    number: int
+    here: list[Arrival] = field(default_factory=list)
+    _gone: list[Gone] = field(default_factory=list)  # those that have taken the block
+    _latest: list[Outcome] = field(default_factory=list)  # of those that are here, when it was last played
+    _watched: list[Meeting] = field(default_factory=list)
 
     def come(self, arrival: Arrival) -> bool | None:
-        """Come to a block; return whether all have taken it, None to wait for that."""
-        here = self._here
+        """Come to the block; return whether all have taken it, None to wait for that."""
+        here, blocks = self.here, arrival.blocks
         here.append(arrival)
-        if len(here) < self.size:
+        if len(here) < self.group.size:
             self._hold_host(arrival)
             return None
-        outcomes: list[Outcome] | Until | None = self._known()
+        outcomes = self._looked_up()
+        until, joins = self.group.now_ns, True
         if outcomes is None:
-            once = arrival.blocks.comes_once(arrival.gate) and not arrival.blocks.early(arrival.gate)
+            once = blocks.comes_once(arrival.gate) and not blocks.early(arrival.gate)
             if once or not self._alike():
-                for one in here:
-                    self._hold_host(one)
-                self.ready.add(self, self._before_ns(), joins=True)
-                return None
-            outcomes = self._play()
-        if isinstance(outcomes, Until):
-            self._hold_host(arrival)
-            self.ready.add(self, outcomes.time_ns, joins=False)
-            return None
-        if outcomes is None:
-            here.pop()  # goes on by itself
-            self.refuse(arrival.blocks.number(arrival.step, arrival.gate))
-            return False
-        self._take(outcomes, but=arrival)
-        return True
+                until = self._before_ns()
+            else:
+                joins, outcomes = False, self._sure()
+        if outcomes is not None:
+            self._take(here, outcomes, but=arrival)
+            return True
+        for one in here:
+            self._hold_host(one)
+        self.group.ready.add(self, until, joins=joins)
+        return None
 
     def settle(self, found: list[Outcome] | None) -> None:
-        """Let all who are here take the block, in the way that was found, or play it.
+        """Let those take the block of which it is known how it goes, when everybody else is done with this time.
 
         Parameters
         ----------
         found : list of Outcome or None
-            Of each rank, by number.
+            What every rank does, in their order; None to find that out.
         """
-        outcomes = self._if_known(found) if found is not None else self._play()
-        if isinstance(outcomes, Until):
-            self.ready.add(self, outcomes.time_ns, joins=False)
-        elif outcomes is None:
-            self.refuse(self._here[-1].blocks.number(self._here[-1].step, self._here[-1].gate))
-        else:
-            self._take(outcomes)
+        here = self.here
+        if found is not None and not any(self._late(found)):
+            self._take(here, found)
+            return
+        played = self._play()
+        if played is None:
+            self._give_up()
+            return
+        late, known = self._late(played.outcomes), self._known_ns()
+        if not any(late):
+            self._keep(played)
+            self._take(here, played.outcomes)
+            return
+        sure = all(came[-1] <= until for came, until in zip(played.arrivals_ns, known, strict=True) if came)
+        going = [place for place, other in enumerate(late) if sure and not other]
+        staying = [place for place in range(len(here)) if place not in going]
+        ends = [here[place].local_ns + played.outcomes[place].end_ns for place in staying]
+        next_ns = self.group.now_ns + 1  # what ends now has told nobody yet
+        news = [max(known[place], next_ns) for place in staying if here[place].blocks.known_until_ns()]
+        self._latest = [played.outcomes[place] for place in staying]
+        self._gone += [Gone(here[place].blocks.rank, played.arrivals_ns[place]) for place in going]
+        self._take([here[place] for place in going], [played.outcomes[place] for place in going])
+        for arrival in self.here:
+            self._watch(arrival)
+        self.group.ready.add(self, min([*news, *ends]), joins=False)
 
-    def arrivals(self) -> list[Arrival]:
-        """Return who is here, by rank."""
-        self._here.sort(key=lambda arrival: arrival.blocks.rank)
-        return self._here
+    def sort(self) -> None:
+        """Put those who are here in the order of their ranks."""
+        self.here.sort(key=lambda arrival: arrival.blocks.rank)
 
     def course(self) -> Hashable:
         """Return the same for blocks that do the same, whatever the times of their kernels, with as many ranks."""
-        first = self._here[0]
-        return first.blocks.courses[first.gate], self.size
+        first = self.here[0]
+        return first.blocks.courses[first.gate], len(self.here), len(self._gone)
 
     def is_plain(self) -> bool:
         """Whether nothing outside the block is resident beside it on any rank, and its CPUs only issue."""
-        return all(one.blocks.is_plain(one.gate, one.local_ns) for one in self._here)
+        return not self._gone and all(one.blocks.is_plain(one.gate, one.local_ns) for one in self.here)
 
-    def _take(self, outcomes: list[Outcome], but: Arrival | None = None) -> None:
-        """Let all take the block, and all but one, who asks, go on."""
-        here, self._here = self._here, []
-        for arrival, outcome in zip(here, outcomes, strict=True):
+    def _take(self, arrivals: list[Arrival], outcomes: list[Outcome], but: Arrival | None = None) -> None:
+        """Let ranks take the block, and all but one, who asks, go on."""
+        self.here = [arrival for arrival in self.here if arrival not in arrivals]
+        if not self.here:
+            self.group.close(self)
+        for arrival, outcome in zip(arrivals, outcomes, strict=True):
             arrival.blocks.free_host()
             arrival.blocks.commit(arrival.gate, arrival.step, arrival.local_ns, outcome)
-        for arrival in here:
+        for arrival in arrivals:
             if arrival is not but:
-                self.loop.release(arrival.walk)
+                self.group.loop.release(arrival.walk)
+
+    def _give_up(self) -> None:
+        """Let all play the block by themselves; where some have taken it, the others do what was last known."""
+        if self._gone:
+            self._take(self.here, self._latest)
+        else:
+            self.group.refuse(self.number)
 
     def _hold_host(self, arrival: Arrival) -> None:
         """Keep a CPU where it is: where it is asked to go on, its rank cannot wait any longer."""
-        number = arrival.blocks.number(arrival.step, arrival.gate)
 
         def asked() -> None:
-            if self.ready.remove(self):
+            ready = self.group.ready
+            if ready.remove(self):
                 self.settle(None)
-                self.ready.remove(self)
-            if self._here:
-                self.refuse(number)
+                ready.remove(self)
+            if arrival in self.here:
+                self._give_up()
 
         arrival.blocks.hold_host(asked)
 
+    def _watch(self, arrival: Arrival) -> None:
+        """Look again when a transfer beside the block starts that waits for its partners."""
+        for meeting in arrival.blocks.under_way():
+            if meeting.start_ns < 0 and meeting not in self._watched:
+                self._watched.append(meeting)
+                meeting.on_start.append(lambda _: self.group.ready.hasten(self))
+
     def _before_ns(self) -> int:
         """Return a time before which nobody ends the block."""
-        ends = [one.local_ns + int(one.blocks.durations_ns(one.gate).sum()) for one in self._here]
-        return max(min(ends), *[one.local_ns for one in self._here])
+        ends = [one.local_ns + int(one.blocks.durations_ns(one.gate).sum()) for one in self.here]
+        return max(min(ends), *[one.local_ns for one in self.here])
 
-    def _known(self) -> list[Outcome] | None:
+    def _known_ns(self) -> list[int]:
+        """Return until when it is known what is beside the block, on each rank."""
+        now = self.group.now_ns
+        return [max(arrival.blocks.known_until_ns(), now) for arrival in self.here]
+
+    def _late(self, outcomes: list[Outcome]) -> list[bool]:
+        """Whether something that is not known may still happen beside the block before its end, on each rank."""
+        ends = [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(self.here, outcomes, strict=True)]
+        return [end > known for end, known in zip(ends, self._known_ns(), strict=True)]
+
+    def _sure(self) -> list[Outcome] | None:
+        """Return how the block goes, where nothing beside it can be unknown though others still do something now."""
+        known = [arrival.blocks.known_until_ns() for arrival in self.here]
+        played = self._play() if min(known) > self.group.now_ns else None
+        if played is None:
+            return None
+        for arrival, outcome, until in zip(self.here, played.outcomes, known, strict=True):
+            if arrival.local_ns + outcome.end_ns > until:
+                return None
+        self._keep(played)
+        return played.outcomes
+
+    def _looked_up(self) -> list[Outcome] | None:
         """Return how the block goes, where all have come at the same time in the same state and that is known."""
-        first = self._here[0]
+        first = self.here[0]
         outcome = first.outcome
         if outcome is None:
             return None
-        for arrival in self._here:
+        for arrival in self.here:
             if arrival.outcome is not outcome or arrival.local_ns != first.local_ns:
                 return None
-        return [outcome] * self.size
+        return [outcome] * len(self.here)
 
     def _alike(self) -> bool:
         """Whether all do the same at the same times."""
-        first = self._here[0]
+        here = self.here
+        first = here[0]
         kind = first.blocks.kinds[first.gate]
-        if any(one.local_ns != first.local_ns or one.blocks.kinds[one.gate] != kind for one in self._here):
+        if any(one.local_ns != first.local_ns or one.blocks.kinds[one.gate] != kind for one in here):
             return False
-        return self.size == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in self._here}) == 1
+        return len(here) == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in here}) == 1
 
-    def _play(self) -> list[Outcome] | Until | None:
-        """Play the block; None where that cannot be done before the clock is there."""
-        here = self._here
-        alike = self._alike()
+    def _play(self) -> Played | None:
+        """Play the block with what is known; None where it cannot be played by itself."""
+        here = self.here
+        alike = not self._gone and self._alike()
         lanes = [
             arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns, watched=alike)
             for arrival in here[: 1 if alike else None]
         ]
         try:
-            outcomes = _outcomes(lanes, alike=alike)
+            play_together(lanes, self._gone)
+            outcomes = [lane.outcome(alike=alike) for lane in lanes]
         except UnforeseenError:
             return None
-        if alike:
-            outcomes *= self.size
-        found = self._if_known(outcomes)
-        if alike and found is outcomes:
-            here[0].blocks.keep(here[0].gate, here[0].step, here[0].local_ns, outcomes[0])
-        return found
+        times = len(here) if alike else 1
+        return Played(outcomes * times, [lane.arrivals_ns for lane in lanes] * times, alike)
 
-    def _if_known(self, outcomes: list[Outcome]) -> list[Outcome] | Until | None:
-        """Return outcomes if all that may change beside the block until its end is known; else until when to wait."""
-        here = self._here
-        ends = [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(here, outcomes, strict=True)]
-        known = [arrival.blocks.known_until_ns() for arrival in here]
-        late = [time for time, end in zip(known, ends, strict=True) if end > time]
-        if not late:
-            return outcomes
-        wake = max(min(late), int(self.env.now) + 1)
-        return None if min(late) == 0 or wake > min(ends) else Until(wake)
-
-
-def _outcomes(lanes: list[Lane], *, alike: bool) -> list[Outcome]:
-    play_together(lanes)
-    return [lane.outcome(alike=alike) for lane in lanes]
+    def _keep(self, played: Played) -> None:
+        """Remember how a block went that was the same for all."""
+        if played.alike:
+            first = self.here[0]
+            first.blocks.keep(first.gate, first.step, first.local_ns, played.outcomes[0])

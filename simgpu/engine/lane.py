@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Lane:
     stretches: Stretches
     first: Mapping[str, int]
     watched: bool
+    arrivals_ns: list[int] = field(default_factory=list)  # at each transfer, one after the other
     _at: list[int] = field(init=False)  # of each stream
     _rows: list[array[int]] = field(init=False)
     _ended: list[list[int]] = field(init=False)  # what the CPU has issued
@@ -183,7 +184,9 @@ class Lane:
         """
         local = self._at[turn.stream]
         held = self._held(turn, local) if turn.row >= 0 else None
-        return local if held is None else held.begin_ns + held.launches.total_ns
+        arrived = local if held is None else held.begin_ns + held.launches.total_ns
+        self.arrivals_ns.append(arrived)
+        return arrived
 
     def transfer(self, turn: Turn, arrived_ns: int, start_ns: int, cause: int) -> None:
         """Take part in a transfer."""
@@ -254,18 +257,28 @@ class Lane:
         return rows, name != COMPUTE and bool(found) and found[0] == 0
 
 
-def play_together(lanes: Sequence[Lane]) -> None:
+class Gone(NamedTuple):
+    """A rank that has left a block, of which the others are still in doubt; and when it came to each transfer."""
+
+    rank: int
+    arrivals_ns: Sequence[int]
+
+
+def play_together(lanes: Sequence[Lane], gone: Sequence[Gone] = ()) -> None:
     """Play a block on the ranks that meet in its collectives.
 
     Parameters
     ----------
     lanes : sequence of Lane
         All of them, or one of them where all do the same at the same times.
+    gone : sequence of Gone
+        Those that have left it already.
 
     Raises
     ------
     UnforeseenError
     """
+    transfers = 0
     for turn in lanes[0].layout.order:
         code = turn.step.code
         if code == WORK:
@@ -278,11 +291,13 @@ def play_together(lanes: Sequence[Lane]) -> None:
             for lane in lanes:
                 lane.wait(turn)
         elif code == TRANSFER:
-            arrived = [lane.arrive(turn) for lane in lanes]
-            start = max(arrived)
-            cause = min([lane.rank for lane, time in zip(lanes, arrived, strict=True) if time == start])
-            for lane, time in zip(lanes, arrived, strict=True):
+            own = [(lane.arrive(turn), lane.rank) for lane in lanes]
+            arrived = [*own, *((one.arrivals_ns[transfers], one.rank) for one in gone)]
+            start = max(arrived)[0]
+            cause = min([rank for time, rank in arrived if time == start])
+            for lane, (time, _) in zip(lanes, own, strict=True):
                 lane.transfer(turn, time, start, cause)
+            transfers += 1
         else:
             for lane in lanes:
                 lane.move_memory(turn)

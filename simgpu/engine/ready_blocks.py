@@ -13,6 +13,7 @@ from simgpu.engine.lanes import Lanes
 from simgpu.engine.lanes_host import LanesHost
 from simgpu.engine.levels import NEVER_NS
 from simgpu.engine.outcome import Outcome
+from simgpu.engine.rank import StreamLoop
 from simgpu.program import COMPUTE
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class ReadyBlocks:
     """
 
     env: Environment
+    loop: StreamLoop
     _waiting: dict[int, Waiting] = field(default_factory=dict)  # by identity of the gathering
     _armed_ns: int = NEVER_NS
 
@@ -47,6 +49,12 @@ class ReadyBlocks:
     def remove(self, gathering: Gathering) -> bool:
         """Let it go, if it is among those that wait."""
         return self._waiting.pop(id(gathering), None) is not None
+
+    def hasten(self, gathering: Gathering) -> None:
+        """Let it wait no longer."""
+        found = self._waiting.get(id(gathering))
+        if found is not None:
+            self.add(gathering, 0, joins=found.joins)
 
     def _arm(self, time_ns: int) -> None:
         if time_ns < self._armed_ns:
@@ -61,6 +69,9 @@ class ReadyBlocks:
         if now < self._armed_ns:
             return  # another one was earlier
         self._armed_ns = NEVER_NS
+        if self.loop.running:
+            self._arm(now)  # after the streams that go on now
+            return
         due = any(one.until_ns <= now for one in waiting.values())
         alike: dict[Hashable, list[Gathering]] = {}
         for key, one in list(waiting.items()):
@@ -78,7 +89,9 @@ class ReadyBlocks:
 
 def in_columns(gatherings: list[Gathering]) -> list[list[Outcome] | None]:
     """Play blocks that do the same; None where a CPU waits for the block itself, or something reaches beyond it."""
-    here = [gathering.arrivals() for gathering in gatherings]
+    for gathering in gatherings:
+        gathering.sort()
+    here = [gathering.here for gathering in gatherings]
     first = here[0][0]
     layout = first.blocks.layout(first.gate)
     threads = [[one.blocks.thread for one in line if one.blocks.thread is not None] for line in here]

@@ -211,9 +211,9 @@ def test_layers_that_do_the_same_are_played_once(monkeypatch, taken):
     played = []
     play_together = gathering.play_together
 
-    def noted(lanes):
+    def noted(lanes, gone):
         played.append(lanes)
-        play_together(lanes)
+        play_together(lanes, gone)
 
     monkeypatch.setattr(gathering, "play_together", noted)
     play(program_of(PIPELINE | {"software": {"host_issue_ns": 0}}))
@@ -225,9 +225,9 @@ def test_a_pass_of_more_launches_than_a_queue_holds_is_played_once_in_the_steady
     played = []
     play_together = gathering.play_together
 
-    def noted(lanes):
+    def noted(lanes, gone):
         played.append(lanes)
-        play_together(lanes)
+        play_together(lanes, gone)
 
     monkeypatch.setattr(gathering, "play_together", noted)
     deep = {

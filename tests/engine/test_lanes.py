@@ -101,7 +101,7 @@ def batches(monkeypatch):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(actions, hosts, st.sampled_from([0.02, 0.4]), st.just(False))
+@given(actions, hosts, st.sampled_from([0.02, 0.4]), st.booleans())
 def test_columns_change_nothing(does, host, jitter, beside):
     subject = replicas(does, host, jitter, beside)
     same(play(subject), play(written_out(subject)))
