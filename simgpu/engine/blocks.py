@@ -167,6 +167,11 @@ class RankBlocks:
         """Return a time before which nothing beside the blocks changes that is not known already; 0 for none."""
         return NEVER_NS if self.residency is None else self.residency.known_until_ns(self.events.busy)
 
+    def noting(self, gate: int) -> int:
+        """Return the rank that notes a block's transfers, of all that take part in them."""
+        slots = self.layout(gate).slots
+        return self.sides[slots[0][1]].channel.parties[0] if slots else self.rank
+
     def under_way(self) -> list[Meeting]:
         """Return the transfers beside the blocks that its streams wait in."""
         return [] if self.residency is None else self.residency.under_way

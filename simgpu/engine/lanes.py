@@ -41,6 +41,8 @@ class Lanes:
         Of one of them; those of the others do the same.
     ranks : (groups, members) int64
         The members of each group by number.
+    noting : sequence of int
+        The rank of each group that notes its transfers.
     begin_ns : (groups, members) int64
         When compute comes to the block.
     since_ns : mapping of str to (groups, members) int64
@@ -59,6 +61,7 @@ class Lanes:
 
     layout: BlockLayout
     ranks: Int64
+    noting: Sequence[int]
     begin_ns: Int64
     since_ns: dict[str, Int64]
     durations_ns: Int64
@@ -225,7 +228,7 @@ class Lanes:
                     tracks={name: own[group][member] for name, own in zip(names, tracks, strict=True)},
                     memory=memory[group, member],
                     kernels=tuple(self.noted[group][member]),
-                    flows=self._flows(group, int(begin[group, member])),
+                    flows=self._flows(group, member),
                     events_ns=() if events is None else events[group][member],
                     end_ns=end,
                     waits_ns=TOO_LATE_NS,
@@ -236,9 +239,13 @@ class Lanes:
             ]
         return found
 
-    def _flows(self, group: int, begin_ns: int) -> tuple[tuple[int, Int64], ...]:
+    def _flows(self, group: int, member: int) -> tuple[tuple[int, Int64], ...]:
+        """Return when bytes moved, which one member of each group notes."""
+        if self.ranks[group, member] != self.noting[group]:
+            return ()
+        base = self.begin_ns[group, member]
         return tuple(
-            (place, np.array([(begin[group, 0], end[group, 0]) for begin, end in times], np.int64) - begin_ns)
+            (place, np.array([(begin[group, 0], end[group, 0]) for begin, end in times], np.int64) - base)
             for place, times in self.flows.items()
         )
 

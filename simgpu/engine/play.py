@@ -19,7 +19,7 @@ from simgpu.engine.network import Network
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
-from simgpu.engine.shown import kernels_until, spans_until
+from simgpu.engine.shown import kernels_until, rows_until
 from simgpu.engine.stream import StreamProcess
 from simgpu.engine.stretch import Stretches, unstretched
 from simgpu.errors import DeadlockError
@@ -64,11 +64,11 @@ def play(program: Program) -> Timeline:
     steady = horizon.step >= 0
     step = horizon.step if steady else steps - 2
     with paused_collector():
-        spans, memory, flows = recorder.span_columns(), recorder.memory_columns(), recorder.flow_columns()
+        end_ns = horizon.end_ns if steady else NEVER_NS
+        spans = recorder.span_columns(rows_until(plain, streams, end_ns))
+        memory, flows = recorder.memory_columns(), recorder.flow_columns()
         noted = recorder.kernel_ends, recorder.kernel_holds
         recorder.forget()
-        end_ns = horizon.end_ns if steady else NEVER_NS
-        spans = spans_until(plain, streams, spans, end_ns)
         ends_ns, holds_ns = (kernels_until(spans, found) for found in noted)
     return Timeline(
         program=program,

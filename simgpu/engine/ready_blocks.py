@@ -103,6 +103,7 @@ def in_columns(gatherings: list[Gathering]) -> list[list[Outcome] | None]:
     lanes = Lanes(
         layout=layout,
         ranks=np.array([[one.blocks.rank for one in line] for line in here], np.int64),
+        noting=[line[0].blocks.noting(line[0].gate) for line in here],
         begin_ns=np.array([[one.local_ns for one in line] for line in here], np.int64),
         since_ns={
             name: np.array([[one.blocks.streams[name].since_ns for one in line] for line in here], np.int64)

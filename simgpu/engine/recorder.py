@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -137,22 +138,30 @@ class Recorder:
 
     def forget(self) -> None:
         """Drop what has been put into columns."""
-        for found in (self.streams, self.memory, self.flows, self.placed_flows):
+        for found in (self.memory, self.flows, self.placed_flows):
             found.clear()
 
-    def span_columns(self) -> Spans:
-        """Put the streams' rows together, by rank, stream, step and instruction."""
+    def span_columns(self, shown: Callable[[StreamLog, Int64], int]) -> Spans:
+        """Put the streams' rows together, by rank, stream, step and instruction, and forget them.
+
+        Parameters
+        ----------
+        shown : callable
+            Says how many of the first rows of a stream count.
+        """
         logs = sorted(self.streams, key=lambda log: (log.rank, log.stream))
-        rows = [len(log) for log in logs]
-        columns = np.empty((len(SPAN), sum(rows)), np.int64)
-        begin = 0
-        for log, count in zip(logs, rows, strict=True):
-            log.fill(columns[:, begin : begin + count])
-            begin += count
+        self.streams.clear()
+        columns = np.empty((len(SPAN), sum(map(len, logs))), np.int64)
+        rows, begin = [], 0
+        for log in logs:
+            own = columns[:, begin : begin + len(log)]
+            log.fill(own)
+            rows.append(shown(log, own))
+            begin += rows[-1]
+            log.blocks.clear()
         rank, stream = (np.array(own, np.int64) for own in ([log.rank for log in logs], [log.stream for log in logs]))
-        return Spans(
-            rank=np.repeat(rank, rows), stream=np.repeat(stream, rows), **dict(zip(SPAN, columns, strict=True))
-        )
+        named = dict(zip(SPAN, columns[:, :begin], strict=True))
+        return Spans(rank=np.repeat(rank, rows), stream=np.repeat(stream, rows), **named)
 
     def memory_columns(self) -> MemoryDeltas:
         """Sort memory changes by rank and time; changes of one instant keep the program's order."""

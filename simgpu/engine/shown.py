@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from simgpu.program import COMPUTE, Program, Wait
-from simgpu.timeline import Spans
+from simgpu.engine.recorder import END, INSTRUCTION, READY, StreamLog
+from simgpu.engine.step import COMPUTE_STREAM
+from simgpu.program import Program, Wait
+from simgpu.timeline import Int64, Spans
 
 Found = TypeVar("Found")
 Key = tuple[int, int, int, int]
 
 
-def spans_until(program: Program, streams: Sequence[str], spans: Spans, end_ns: int) -> Spans:
-    """Drop rows that begin no earlier than a time, and waits beyond it of streams that have nothing to do.
+def rows_until(program: Program, streams: Sequence[str], end_ns: int) -> Callable[[StreamLog, Int64], int]:
+    """Return what counts the first rows of a stream that begin before a time.
+
+    A wait beyond it of a stream that has nothing to do is not among them.
 
     Parameters
     ----------
     program : Program
     streams : sequence of str
         Names, by number.
-    spans : Spans
     end_ns : int
     """
-    shown = spans.ready_ns < end_ns
-    for row in np.flatnonzero(shown & (spans.end_ns > end_ns) & (spans.stream != streams.index(COMPUTE))).tolist():
-        role = program.roles[program.ranks[int(spans.rank[row])].role]
-        if isinstance(role.streams[streams[int(spans.stream[row])]][int(spans.instruction[row])], Wait):
-            shown[row] = False
-    return spans.take(shown)
+
+    def counted(log: StreamLog, columns: Int64) -> int:
+        count = int(np.searchsorted(columns[READY], end_ns))
+        if count == 0 or log.stream == COMPUTE_STREAM or columns[END, count - 1] <= end_ns:
+            return count
+        stream = program.roles[program.ranks[log.rank].role].streams[streams[log.stream]]
+        return count - isinstance(stream[int(columns[INSTRUCTION, count - 1])], Wait)
+
+    return counted
 
 
 def kernels_until(spans: Spans, found: Mapping[Key, Found]) -> dict[Key, Found]:

@@ -45,10 +45,13 @@ class StretchedKernels:
         return found
 
     def between(self, begin: int, end: int) -> bytes:
-        """Return what all kernels of some instructions in a row take."""
-        outline = self.stream.outline
-        first, last = np.searchsorted(outline.positions, (begin, end)).tolist()
-        return self.stream.durations_ns[outline.ends[first] : outline.ends[last]].tobytes()
+        """Return what all kernels take of the instructions of so many positions that run any."""
+        numbers = self.number[begin:end]
+        runs = [number for number in numbers if number >= 0]
+        if not runs:
+            return b""
+        ends = self.stream.outline.ends
+        return self.stream.durations_ns[ends[runs[0]] : ends[runs[-1] + 1]].tobytes()
 
 
 def held_up(
