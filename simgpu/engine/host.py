@@ -76,7 +76,7 @@ class HostScript:
         if len(priced) < end - begin or not priced:
             return None
         spent = np.cumsum([0, *(launches.total_ns for launches in priced)])
-        rows = [(place, np.flatnonzero(kinds == place)) for place in np.unique(kinds).tolist()]
+        rows = [(place, np.flatnonzero(kinds == place)) for place in np.flatnonzero(np.bincount(kinds)).tolist()]
         queues = tuple((place, found, needs[found], int(needs[found].max())) for place, found in rows)
         return HostStretch(spent[:-1], int(spent[-1]), queues)
 

@@ -77,7 +77,7 @@ class Hosts:
         for goal, keys in issuers.items():
             by = tuple(dict.fromkeys(keys))
             if by not in alike:
-                alike[by] = np.unique(np.concatenate([self._issued(*key) for key in by]))
+                alike[by] = np.flatnonzero(np.bincount(np.concatenate([self._issued(*key) for key in by])))
             self.positions[goal] = alike[by]
             self.queues[goal] = LaunchQueue(self.loop, len(alike[by]))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simgpu.metrics.activity import CLASSES, COMPUTE_CLASSES, exposed
+from simgpu.metrics.activity import CLASSES, exposed
 from simgpu.metrics.instruction_table import PLACE, instruction_table
 from simgpu.metrics.kernel_runs import kernel_classes, kernel_runs
 from simgpu.metrics.numbering import as_they_come
@@ -29,8 +29,17 @@ class _Stretch(NamedTuple):
     high: int
 
 
+class _Runs(NamedTuple):
+    """Pieces in which kernels ran: columns of `_Stretch`, what whole runs are alike in, and which are whole or cut."""
+
+    stretches: Int64
+    kind: Int64
+    alike: Int64
+    cut: Int64
+
+
 class Shares:
-    """Numbers for stretches of kernels of a Timeline.
+    """Classes of stretches of kernels of a Timeline, and numbers for them.
 
     Parameters
     ----------
@@ -58,25 +67,60 @@ class Shares:
         """Return the number of each piece in which kernels ran, -1 for the others."""
         found = np.full(len(pieces), -1, np.int64)
         at = np.flatnonzero(pieces.what == KERNELS)
+        if len(at):
+            runs = self._of(pieces, at)
+            first, which = as_they_come(runs.kind[runs.alike])
+            found[at[runs.alike]] = self._numbered(runs.stretches, runs.alike[first])[which]
+            found[at[runs.cut]] = self._numbered(runs.stretches, runs.cut)
+        return found
+
+    def sums(self, pieces: Pieces, place: Int64, count: int) -> Int64:
+        """Add up nanoseconds of each class of CLASSES in pieces in which kernels ran.
+
+        They are given no numbers: where no two runs are alike there are millions.
+
+        Parameters
+        ----------
+        pieces : Pieces
+        place : (pieces,) int64
+            Where each is added.
+        count : int
+            Above the greatest place.
+
+        Returns
+        -------
+        (count, classes) int64
+        """
+        at = np.flatnonzero(pieces.what == KERNELS)
+        total = np.zeros((count, len(CLASSES)), np.int64)
         if not len(at):
-            return found
+            return total
+        runs = self._of(pieces, at)
+        first, which = as_they_come(runs.kind[runs.alike])
+        matrix = self._matrix(runs.stretches, runs.alike[first])
+        for column in np.flatnonzero(matrix.any(axis=0)).tolist():
+            weights = matrix[which, column]
+            total[:, column] = np.bincount(place[at[runs.alike]], weights=weights, minlength=count)
+        np.add.at(total, place[at[runs.cut]], self._matrix(runs.stretches, runs.cut))
+        return total
+
+    def _of(self, pieces: Pieces, at: Int64) -> _Runs:
+        """Look at the pieces of these places, in which kernels ran.
+
+        Most are whole runs that went as others did: these are looked up once a kind, the rest one by one.
+        """
         spans, runs, table, row = self._spans, self._runs, self._table, pieces.row[at]
         start = spans.start_ns[row] - self._begin_ns
         low, high = pieces.start_ns[at] - start, pieces.end_ns[at] - start
         works, ends, holds = table.work[table.number[row]], runs.ends[row], runs.holds[row]
         whole = (low == 0) & (high == spans.end_ns[row] - spans.start_ns[row])
-        columns = works, ends, holds, low, np.where(whole, _END, high)
-        # Most are whole runs that went as others did: these are looked up once a kind, the rest one by one.
-        kinds = (works * (len(runs.ends_ns) + 1) + ends + 1) * (len(runs.holds_ns) + 1) + holds + 1
-        alike, cut = np.flatnonzero(whole), np.flatnonzero(~whole)
-        first, which = as_they_come(kinds[alike])
-        found[at[alike]] = self._numbered(columns, alike[first])[which]
-        found[at[cut]] = self._numbered(columns, cut)
-        return found
+        kind = (works * (len(runs.ends_ns) + 1) + ends + 1) * (len(runs.holds_ns) + 1) + holds + 1
+        stretches = np.stack([works, ends, holds, low, np.where(whole, _END, high)])
+        return _Runs(stretches, kind, np.flatnonzero(whole), np.flatnonzero(~whole))
 
-    def _numbered(self, columns: tuple[Int64, ...], chosen: Int64) -> Int64:
+    def _numbered(self, stretches: Int64, chosen: Int64) -> Int64:
         numbers = self._numbers
-        keys = map(_Stretch, *(column[chosen].tolist() for column in columns))
+        keys = map(_Stretch, *stretches[:, chosen].tolist())
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
     @property
@@ -91,32 +135,28 @@ class Shares:
         stop = one.high if one.high != _END else work.duration_ns if ends_ns is None else ends_ns[-1]
         return kernel_classes(work, one.low, stop, ends_ns, holds_ns)
 
-    def matrix(self) -> Int64:
-        """Return nanoseconds of each class of CLASSES by number, (n, classes)."""
-        keys = np.array(list(self._numbers), np.int64).reshape(-1, len(_Stretch._fields))
-        works, ends, holds, low, high = keys.T
+    def _matrix(self, stretches: Int64, chosen: Int64) -> Int64:
+        """Return nanoseconds of each class of CLASSES in some stretches, (chosen, classes)."""
+        works, ends, holds, low, high = columns = stretches[:, chosen]
         plain = (low == 0) & (high == _END) & (holds < 0)
-        found = np.zeros((len(keys), len(CLASSES)), np.int64)
+        found = np.zeros((len(chosen), len(CLASSES)), np.int64)
         found[plain] = self._whole(works[plain], ends[plain])
         for number in np.flatnonzero(~plain).tolist():
-            for name, time_ns in self._share(_Stretch(*keys[number].tolist())):
+            for name, time_ns in self._share(_Stretch(*columns[:, number].tolist())):
                 found[number, PLACE[name]] = time_ns
         return found
 
     def _whole(self, works: Int64, ends: Int64) -> Int64:
         """Sum up whole runs that the CPU did not hold up, all of their kernels at once."""
-        runs, table = self._runs, self._table
-        chosen = [table.works[work].kernels for work in works.tolist()]
-        kernels = list(chain.from_iterable(chosen))
-        of = np.repeat(np.arange(len(chosen)), np.fromiter(map(len, chosen), np.int64, len(chosen)))
-        length = np.array([kernel.duration_ns for kernel in kernels], np.int64)
-        slowed = np.flatnonzero(ends[of] >= 0)
-        end = np.fromiter(chain.from_iterable(runs.ends_ns[one] for one in ends[ends >= 0].tolist()), np.int64)
+        kernels = self._table.kernels
+        order = kernels.by_stream(works)
+        of, length, place = kernels.columns(works[order])
+        slow = ends[order]
+        slowed = np.flatnonzero(slow[of] >= 0)
+        end = np.fromiter(chain.from_iterable(self._runs.ends_ns[one] for one in slow[slow >= 0].tolist()), np.int64)
         begins = np.r_[True, np.diff(of[slowed]) > 0][: len(slowed)]
         length[slowed] = end - np.where(begins, 0, np.r_[0, end[:-1]][: len(end)])
-        places = {name: PLACE[f"compute.{name}"] for name in COMPUTE_CLASSES}
-        place = of * len(CLASSES) + np.array([places[kernel.op_class] for kernel in kernels], np.int64)
-        sums = np.bincount(place, weights=length, minlength=len(chosen) * len(CLASSES))
+        sums = np.bincount(order[of] * len(CLASSES) + place, weights=length, minlength=len(works) * len(CLASSES))
         return sums.astype(np.int64).reshape(-1, len(CLASSES))
 
 

@@ -80,18 +80,12 @@ def step_rows(timeline: Timeline) -> Iterator[StepRows]:
 def _sums(rows: StepRows) -> tuple[Int64, Int64, Int64]:
     pieces = step_pieces(rows)
     count, rank = len(rows.ranks), pieces.rank - rows.ranks.start
-    shares = Shares(rows.timeline)  # of these ranks only: where no two runs are alike there are millions in all
-    number, class_of = shares.numbers(pieces), waited(rows, pieces)
+    class_of = waited(rows, pieces)
     waits = np.flatnonzero(class_of >= 0)
     place = rank[waits] * len(CLASSES) + class_of[waits]
     length = pieces.end_ns[waits] - pieces.start_ns[waits]
     total = np.bincount(place, weights=length, minlength=count * len(CLASSES)).astype(np.int64)
-    classes = total.reshape(count, len(CLASSES))
-    matrix = shares.matrix()
-    work = np.flatnonzero(number >= 0)
-    for column in np.flatnonzero(matrix.any(axis=0)).tolist():
-        weights = matrix[number[work], column]
-        classes[:, column] += np.bincount(rank[work], weights=weights, minlength=count).astype(np.int64)
+    classes = total.reshape(count, len(CLASSES)) + Shares(rows.timeline).sums(pieces, rank, count)
     return classes, *_overlaps(rows)
 
 

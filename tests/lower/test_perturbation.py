@@ -160,3 +160,13 @@ def test_jitter_costs_the_more_the_more_ranks_wait_for_each_other():
         return sum(steps) / len(steps) / simulate(plain).step_time_ns
 
     assert 1 < growth(2) < growth(8)
+
+
+def test_one_instruction_of_a_jittered_rank_is_as_all_of_them_have_it():
+    case = tiny(gpus=2, data_parallel="ddp")
+    jittered = perturbed(lower_case(case, op_prices(case)), Perturbation(jitter=0.1))
+    stream = jittered.roles[0].streams[COMPUTE]
+    single = [stream[position] for position in range(len(stream))]
+    assert stream[-1] == single[-1]
+    assert single == list(stream)
+    assert any(isinstance(item, Compute) for item in single)

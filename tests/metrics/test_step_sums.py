@@ -1,11 +1,14 @@
 """Bars and sums from columns are those of a plain loop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simgpu.api import play_case
+from simgpu.lower.perturbation import Perturbation
 from simgpu.metrics.accounting import breakdown, rank_bars
 from simgpu.metrics.intervals import intersection, length, union
 from simgpu.metrics.step_sums import common_ns, step_sums
@@ -39,6 +42,16 @@ def test_kernels_that_the_cpu_holds_up_are_cut_alike(data_parallel, host_issue_n
     software = {"host_issue_ns": host_issue_ns}
     timeline = play_case(tiny(gpus=8, data_parallel=data_parallel, software=software))
     assert timeline.kernel_holds_ns
+    agree(timeline)
+
+
+@pytest.mark.parametrize("host_issue_ns", [0, 60_000])
+@pytest.mark.parametrize("perturb", [Perturbation(jitter=0.1), Perturbation(slow={3: 1.5})])
+def test_so_are_those_of_ranks_whose_kernels_take_times_of_their_own(perturb, host_issue_ns):
+    software = {"host_issue_ns": host_issue_ns}
+    case = tiny(gpus=8, tp=2, data_parallel="ddp", software=software)
+    timeline = play_case(replace(case, perturbation=perturb))
+    assert len(timeline.program.roles) > 1
     agree(timeline)
 
 
