@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import numpy as np
+
 from simgpu.config.case import Case
 from simgpu.config.defaults import defaults
 from simgpu.costs.constants import device_constants, device_rows
@@ -66,8 +68,8 @@ def _devices(case: Case) -> Iterator[Assumption]:
             topic="GPU", what="times of all passes", value="as the scenario's model says", standing="given"
         )
         return
-    cards = {case.cluster.gpu(rank).name: case.cluster.gpu(rank) for rank in range(case.cluster.world_size)}
-    for card in cards.values():
+    cards = [case.cluster.gpu(rank) for rank in range(min(case.cluster.world_size, case.cluster.gpus_per_node))]
+    for card in {card.name: card for card in cards}.values():
         gpu = case.costs.device(card)
 
         def fact(what: str, value: str, flag: str, source: str, name: str = gpu.name) -> Assumption:
@@ -124,7 +126,7 @@ def _communication(case: Case, report: Report) -> Iterator[Assumption]:
     )  # fmt: skip
     used = {link.kind for link in report.timeline.program.links} if report.timeline is not None else set()
     links = case.cluster.links
-    distinct = map(links.__getitem__, case.cluster.distinct(range(len(links))))
+    distinct = map(links.__getitem__, case.cluster.distinct(np.arange(len(links))))
     rates = {(link.kind, link.bytes_per_s, link.nominal_bytes_per_s) for link in distinct}
     for kind, rate, nominal in sorted(rates):
         if kind in used:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final
@@ -36,7 +37,7 @@ app.add_typer(topology_app)
 
 # Nearly all objects of a command live to its end. Python looks for cycles among them after every 700 new ones, which
 # takes a tenth of a short command's time; after this many it takes nothing, and still bounds what a long one holds.
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 def _version(wanted: bool) -> None:
@@ -77,6 +78,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a traceback
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read by numpy: no work here is worth starting its threads
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     atexit.register(gc.freeze)  # what is left then goes with the process: no need to look for cycles in all of it
     with guarded():

@@ -83,11 +83,14 @@ class Watch:
 
     def _show(self) -> None:
         from rich.console import Console
+
+        console = Console(stderr=True)
+        if not console.is_terminal:  # a file would be left with an empty line
+            return
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         with self._lock:
-            console = Console(stderr=True)
-            if self._closed or not console.is_terminal:  # a file would be left with an empty line
+            if self._closed:
                 return
             progress = Progress(
                 TextColumn("{task.description}", markup=False),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from simgpu.config.block import Block, field_help
 from simgpu.config.case import Case
 from simgpu.config.data_parallel_block import DdpBlock, DistributedOptimizerBlock, FsdpBlock, ZeroBlock
 from simgpu.config.parallel_block import ParallelBlock
@@ -13,8 +14,8 @@ from simgpu.config.training_block import TrainingBlock
 from simgpu.metrics.assumption import Assumption
 from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
-_BLOCKS: Final = {"training": TrainingBlock, "parallel": ParallelBlock}
-_OPTIONS: Final = {
+_BLOCKS: Final[Mapping[str, type[Block]]] = {"training": TrainingBlock, "parallel": ParallelBlock}
+_OPTIONS: Final[Mapping[str, type[Block]]] = {
     "ddp": DdpBlock, "zero": ZeroBlock, "fsdp": FsdpBlock, "distributed_optimizer": DistributedOptimizerBlock,
 }  # fmt: skip
 _NAMES: Final = {"gradient_accumulation": "accumulation", "global_batch_size": ""}
@@ -86,7 +87,7 @@ def defaults(case: Case, given: frozenset[str]) -> tuple[Assumption, ...]:
     """
     kind = case.strategy.data_parallel
     option = "zero" if kind.startswith("zero") else "fsdp" if kind in FSDP_KINDS else kind
-    homes: dict[str, tuple[Any, object]] = {
+    homes: dict[str, tuple[type[Block], object]] = {
         "training": (_BLOCKS["training"], case.training),
         "parallel": (_BLOCKS["parallel"], case.strategy),
     }
@@ -94,12 +95,13 @@ def defaults(case: Case, given: frozenset[str]) -> tuple[Assumption, ...]:
         homes[option] = (_OPTIONS[option], getattr(case.strategy, option))
     found = []
     for section, (block, resolved) in homes.items():
-        for name, field in block.model_fields.items():
+        meanings = field_help(block)
+        for name in block.model_fields:
             path = f"{section}.{name}"
             value = getattr(resolved, _NAMES.get(name, name) or "_", None)
             if path in given or _text(value) in _UNUSED or (section == "parallel" and not _matters(case, name)):
                 continue
-            meaning = re.split(r"(?<=\w)\.\s", " ".join((field.description or "").split()))[0].rstrip(".")
+            meaning = re.split(r"(?<=\w)\.\s", " ".join(meanings.get(name, "").split()))[0].rstrip(".")
             found.append(
                 Assumption(topic="scenario", what=path, value=_text(value), standing="default", source=meaning)
             )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simgpu.costs.operating_point import at_rate
-from simgpu.costs.table import MeasuredTable
 from simgpu.dtypes import DType
 from simgpu.errors import TopologyError
 from simgpu.hardware.gpu import Gpu
+
+if TYPE_CHECKING:
+    from simgpu.costs.table import MeasuredTable
 
 RATES: Final = ("peak", "sustained", "measured")
 # F ~ P^x: A100-PCIe runs 233 TFLOP/s at 300 W, A100-SXM4, the same chip, 254 at 400 W (MooreThreads/SimuMax efficiency

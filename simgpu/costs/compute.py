@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from simgpu.costs.attention import attention_ns
 from simgpu.costs.gemm import gemm_ns
 from simgpu.costs.grouped_gemm import grouped_gemm_ns
 from simgpu.costs.memory_bound import memory_bound_ns
-from simgpu.costs.table import MeasuredTable
 from simgpu.hardware.gpu import Gpu
 from simgpu.workload.op import Attention, Gemm, GroupedGemm, MemoryBound, Op
+
+if TYPE_CHECKING:
+    from simgpu.costs.table import MeasuredTable
 
 
 @lru_cache(maxsize=65536)

@@ -229,20 +229,25 @@ def products_ns(ops: Sequence[Gemm], gpu: Gpu, constants: GemmConstants | None =
     bytes_per_ns = gpu.memory_gb_per_s * gpu.hbm_efficiency
     outputs = sum(op.batch * op.m * op.n for op in ops)
     shortest = min(op.k for op in ops)
+    splits = [  # and what each takes whatever the tile: loops of each product, summing the parts up
+        (
+            split,
+            [-(-op.k // (split * K_STEP)) for op in ops],
+            constants.splitk_latency_ns + 8 * split * outputs / bytes_per_ns if split > 1 else 0.0,
+        )
+        for split in SPLITS
+        if split == 1 or shortest >= SHORTEST_SPLIT * split
+    ]
     fastest = math.inf
     for tile in constants.tiles:
         tiles = [-(-op.m // tile.rows) * -(-op.n // tile.columns) * op.batch for op in ops]
+        count, room = sum(tiles), gpu.sm_count * tile.resident
         step_ns = 2 * tile.rows * tile.columns * K_STEP / (boost_per_ns * tile.rate)
-        for split in SPLITS:
-            if split > 1 and shortest < SHORTEST_SPLIT * split:
-                break
-            steps = [-(-op.k // (split * K_STEP)) for op in ops]
-            mean = sum(map(mul, tiles, steps)) / sum(tiles)
-            full, rest = divmod(sum(tiles) * split, gpu.sm_count * tile.resident)
+        for split, steps, summing_ns in splits:
+            mean = sum(map(mul, tiles, steps)) / count
+            full, rest = divmod(count * split, room)
             depths, waves = full * tile.resident + -(-rest // gpu.sm_count), full + (rest > 0)
-            time_ns = (depths * mean + max(steps) - mean) * step_ns + waves * constants.prologue_ns
-            if split > 1:
-                time_ns += constants.splitk_latency_ns + 8 * split * outputs / bytes_per_ns
+            time_ns = (depths * mean + max(steps) - mean) * step_ns + waves * constants.prologue_ns + summing_ns
             fastest = min(fastest, time_ns)
     stored = ops[0].accumulate_bytes if ops[0].accumulate_bytes > 2 else 0
     exposed_ns = EXPOSED_READ * stored * outputs / bytes_per_ns

@@ -61,8 +61,8 @@ def disturbance(cost: TransferCost, links: Sequence[Link]) -> Disturbance | None
     if not cost.loads or not cost.stream_ns:
         return None
     columns = load_columns(cost.loads)
-    used = columns[0].tolist()
-    kinds = {links[link].kind for link in (links.cluster.distinct(used) if isinstance(links, ProgramLinks) else used)}
+    used = links.cluster.distinct(columns[0]) if isinstance(links, ProgramLinks) else columns[0].tolist()
+    kinds = {links[link].kind for link in used}
     if cost.algorithm == COPY_ENGINE:
         ctas = 0
     elif cost.algorithm in ("nvls", "nvls_tree"):

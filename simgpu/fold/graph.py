@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 
+from simgpu.costs.collectives.link_bytes import distinct_values
 from simgpu.costs.transfers import ProgramLinks
 from simgpu.fold.refinement import Int64, is_equitable, refine
 from simgpu.hardware.wiring import ClusterLinks
 from simgpu.lower.laid_out import LaidOutRanks, roles_of, tables_of
 from simgpu.lower.placed import PlacedTransfers
 from simgpu.program import Program, TransferCost, TransferKey
+
+Rows: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +30,7 @@ class Loading:
     groups: Int64
     links: Int64
     kind: Int64
-    rows: tuple[tuple[tuple[int, int, int], ...], ...]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,19 +65,8 @@ def partition(
     """
     n_ranks, n_groups = len(program.ranks), len(program.groups)
     tables = tables_of(program.groups)
-    priced: dict[int, Hashable] = {}  # by identity: alike groups share their costs
-    colours: list[Hashable] = []
-    own = iter(costs)
-    for name, table in tables:
-        for cost in islice(own, len(table)):
-            if id(cost) not in priced:
-                priced[id(cost)] = tuple(
-                    (key, each.latency_ns, each.stream_ns, each.algorithm, each.disturbance)
-                    for key, each in cost.items()
-                )
-            colours.append((name, table.shape[1], priced[id(cost)]))
     used, place = _used_links(loadings)
-    blocks = [_rank_colours(program), _numbered(colours), _link_colours(program, used)]
+    blocks = [_rank_colours(program), _group_colours(tables, costs), _link_colours(program, used)]
     ends = np.cumsum([0] + [int(block.max(initial=-1)) + 1 for block in blocks])
     colour = np.concatenate([block + end for block, end in zip(blocks, ends, strict=False)])
 
@@ -88,9 +81,13 @@ def partition(
         rows = np.array([labels.setdefault(row, len(labels)) for row in loading.rows], np.int64)[loading.kind]
         source.append(np.repeat(n_ranks + loading.groups, len(rows)))
         target.append(n_ranks + n_groups + place[loading.links.ravel()])
-        label.append(n_groups + np.tile(rows, len(loading.groups)))
-    a, b, c = np.concatenate(source), np.concatenate(target), 2 * np.concatenate(label)  # even one way, odd the other
-    both_ways = np.r_[a, b], np.r_[b, a], np.r_[c, c + 1]
+        label.append(len(numbers) + np.tile(rows, len(loading.groups)))
+    one_way = np.concatenate(label) * 2  # even one way, odd the other
+    both_ways = (
+        np.concatenate([*source, *target]),
+        np.concatenate([*target, *source]),
+        np.concatenate([one_way, one_way + 1]),
+    )
     found = refine(colour, *both_ways)
     if not is_equitable(found, *both_ways):
         return None
@@ -114,18 +111,16 @@ def loadings_of(program: Program) -> tuple[list[Loading], list[dict[TransferKey,
     transfers = program.transfers
     if isinstance(transfers, PlacedTransfers):
         placed = []
-        costs: list[dict[TransferKey, TransferCost]] = [{} for _ in program.groups]
+        costs: list[dict[TransferKey, TransferCost]] = [{}] * len(program.groups)
+        known: dict[tuple[int, tuple[int, ...]], tuple[Int64, Int64, Rows]] = {}  # those priced alike share bytes
         for kind in transfers.kinds:
-            flows = [place for place, cost in enumerate(kind.costs.values()) if cost.stream_ns]
-            sizes = np.ascontiguousarray(kind.bytes[:, flows])
-            loaded = np.flatnonzero(sizes.any(axis=1)) if flows else np.zeros(0, np.int64)
-            distinct, alike = _distinct_rows(sizes[loaded])
-            rows = tuple(
-                tuple((place, size, 1) for place, size in zip(flows, row, strict=True) if size)
-                for row in distinct.tolist()
-            )
+            flows = tuple(place for place, cost in enumerate(kind.costs.values()) if cost.stream_ns)
+            alike = id(kind.bytes), flows
+            if alike not in known:
+                known[alike] = _rows_of(kind.bytes, flows)
+            loaded, which, rows = known[alike]
             groups = np.array(kind.groups, np.int64)
-            placed.append(Loading(groups=groups, links=kind.links[:, loaded], kind=alike, rows=rows))
+            placed.append(Loading(groups=groups, links=kind.links[:, loaded], kind=which, rows=rows))
             for group in kind.groups:
                 costs[group] = kind.costs
         return placed, costs
@@ -145,13 +140,20 @@ def _loading(index: int, costs: dict[TransferKey, TransferCost]) -> Loading:
     return Loading(groups=np.array([index], np.int64), links=links, kind=each, rows=tuple(map(tuple, rows.values())))
 
 
-def _distinct_rows(table: Int64) -> tuple[Int64, Int64]:
-    """Return the rows that differ, and which of them each row is."""
-    if not table.size:
-        return table, np.zeros(0, np.int64)
-    whole = table.view(np.dtype((np.void, table.shape[1] * table.itemsize))).ravel()
-    _, first, alike = np.unique(whole, return_index=True, return_inverse=True)
-    return table[first], alike.astype(np.int64)
+def _rows_of(sizes: Int64, flows: Sequence[int]) -> tuple[Int64, Int64, Rows]:
+    """Return which links some of the transfers load, and what is put on them: which of the rows that differ, and these.
+
+    ``sizes`` has a row for each link and a column for each transfer.
+    """
+    taken = np.ascontiguousarray(sizes[:, flows])
+    loaded = np.flatnonzero(taken.any(axis=1))
+    if not len(loaded):
+        return loaded, loaded, ()
+    whole = taken[loaded].view(np.dtype((np.void, len(flows) * taken.itemsize))).ravel()
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    distinct = taken[loaded[first]].tolist()
+    rows = tuple(tuple((place, size, 1) for place, size in zip(flows, row, strict=True) if size) for row in distinct)
+    return loaded, which.astype(np.int64), rows
 
 
 def _used_links(loadings: Sequence[Loading]) -> tuple[Int64, Int64]:
@@ -172,12 +174,30 @@ def _rank_colours(program: Program) -> Int64:
     return np.unique(roles * (counts.max(initial=0) + 1) + counts, return_inverse=True)[1]
 
 
+def _group_colours(tables: Sequence[tuple[str, Int64]], costs: Iterable[dict[TransferKey, TransferCost]]) -> Int64:
+    """Return one colour per communicator, size and transfers, whatever the links."""
+    numbers: dict[Hashable, int] = {}
+    known: dict[int, int] = {}  # by identity: alike groups share their costs
+    found = []
+    own = iter(costs)
+    for name, table in tables:
+        for cost in islice(own, len(table)):
+            if id(cost) not in known:
+                priced = tuple(
+                    (key, each.latency_ns, each.stream_ns, each.algorithm, each.disturbance)
+                    for key, each in cost.items()
+                )
+                known[id(cost)] = numbers.setdefault(priced, len(numbers))
+            found.append((name, table.shape[1], known[id(cost)]))
+    return _numbered(found)
+
+
 def _link_colours(program: Program, used: Int64) -> Int64:
     """Return one colour per kind and capacity of a link; links of equal nodes are looked at once."""
     links = program.links
     own = links.cluster.links if isinstance(links, ProgramLinks) else None
     alike = own.first_alike(used) if isinstance(own, ClusterLinks) else used
-    distinct, which = np.unique(alike, return_inverse=True)
+    distinct, which = distinct_values(alike)
     return _numbered((links[link].kind, links[link].bytes_per_s) for link in distinct.tolist())[which]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simgpu.costs.collectives.link_bytes import distinct_values
+
 Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 
@@ -17,7 +19,8 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
     colour : (V,) int64
         Initial colours; vertices of different initial colours are never merged.
     source, target, label : (E,) int64
-        Directed edges: ``source[i]`` sees ``target[i]`` through ``label[i]``. Give both directions.
+        Directed edges: ``source[i]`` sees ``target[i]`` through ``label[i]``, which is small and not negative. Give
+        both directions.
 
     Returns
     -------
@@ -38,7 +41,8 @@ def refine(colour: Int64, source: Int64, target: Int64, label: Int64) -> Int64:
     >>> refine(np.zeros(4, np.int64), np.r_[s, t], np.r_[t, s], one).tolist()
     [0, 1, 1, 0]
     """
-    mixed_label = _mix(label.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    labels = np.arange(label.max(initial=0) + 1).astype(np.uint64)
+    mixed_label = (_mix(labels + np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1))[label]
     current = colour.astype(np.uint64)
     colours = _distinct(current)
     while True:
@@ -68,43 +72,31 @@ def is_equitable(colour: Int64, source: Int64, target: Int64, label: Int64) -> b
     [True, False]
     """
     sizes = np.bincount(colour)
-    several = (sizes[colour] > 1)[source]  # a class of one is like itself
-    if not several.all():
+    several = (sizes[colour] > 1)[source]
+    if 2 * np.count_nonzero(several) < len(several):  # a class of one is like itself; few are hardly worth a copy
         source, target, label = source[several], target[several], label[several]
-    if not len(source):
-        return True
     classes = len(sizes)
-    seen, kinds = _numbered(label * classes + colour[target])
-    own = colour[source]
+    seen = label * classes
+    seen += colour[target]
+    kinds, seen = distinct_values(seen)
     first = np.empty(classes, np.int64)
     first[colour[::-1]] = np.arange(len(colour))[::-1]
     chosen = np.zeros(len(colour), np.bool_)
     chosen[first] = True
     # What the first vertex of each class sees, and how often, is what every other one has to see.
-    wanted = own * kinds + seen
-    columns, often = np.unique(wanted[chosen[source]], return_counts=True)
-    column = np.searchsorted(columns, wanted)
-    if not len(columns) or (columns[np.minimum(column, len(columns) - 1)] != wanted).any():
-        return False
-    begin = np.searchsorted(columns, np.arange(classes + 1) * kinds)
+    seen += colour[source] * len(kinds)
+    columns, column = distinct_values(seen)
+    often = np.bincount(column[chosen[source]], minlength=len(columns))
+    begin = np.searchsorted(columns, np.arange(classes + 1) * len(kinds))
     width = np.diff(begin)[colour]
-    width[sizes[colour] == 1] = 0
-    row = np.cumsum(width) - width
-    counts = np.bincount(row[source] + column - begin[own], minlength=int(width.sum()))
-    expected = often[np.arange(len(counts)) + np.repeat(begin[colour] - row, width)]
-    return bool((counts == expected).all())
-
-
-def _numbered(values: Int64) -> tuple[Int64, int]:
-    """Return small integers numbered without gaps, and how many differ."""
-    present = np.zeros(int(values.max(initial=0)) + 1, np.bool_)
-    present[values] = True
-    number = np.cumsum(present) - 1
-    return number[values], int(number[-1]) + 1
+    row = np.cumsum(width) - width - begin[colour]
+    column += row[source]
+    counts = np.bincount(column, minlength=int(width.sum()))
+    return bool((counts == often[np.arange(len(counts)) - np.repeat(row, width)]).all())
 
 
 def _distinct(keys: UInt64) -> int:
-    ordered = np.sort(keys)
+    ordered = np.sort(keys, kind="stable")  # equal ones come in long runs
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
 

@@ -99,8 +99,12 @@ class ClusterLinks(Sequence[Link]):
             They have all kinds and rates that the nodes' links have.
         """
         links = indices if isinstance(indices, np.ndarray) else np.fromiter(indices, np.int64)
-        node, trunks = links[links < self.nodes * len(self.node)], links[links >= self.nodes * len(self.node)]
-        return (*np.unique(node % max(1, len(self.node))).tolist(), *np.unique(trunks).tolist())
+        above = self.nodes * len(self.node)
+        node, trunks = links[links < above], links[links >= above]
+        return (
+            *np.flatnonzero(np.bincount(node % max(1, len(self.node)))).tolist(),
+            *(above + np.flatnonzero(np.bincount(trunks - above))).tolist(),
+        )
 
     def _make(self, index: int) -> Link:
         number, place = divmod(index, len(self.node)) if self.node else (self.nodes, index)
@@ -154,8 +158,9 @@ def cluster_links(machine: Machine, fabric: Fabric, nodes: int) -> ClusterLinks:
             each.append(
                 NodeLink(source=source, target=target, nic=nic, kind="network", rates=rates, latency_ns=latency_ns)
             )
-        for node in range(nodes):
-            into_leaf.setdefault(fabric.leaf(node, nic, nics), []).append(rates)
+        for node in range(0, nodes, fabric.nodes_per_leaf):
+            below = min(nodes - node, fabric.nodes_per_leaf)
+            into_leaf.setdefault(fabric.leaf(node, nic, nics), []).extend([rates] * below)
     return ClusterLinks(
         node=tuple(each),
         nodes=nodes,

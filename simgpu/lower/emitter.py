@@ -88,11 +88,12 @@ class Emitter:
         streams: dict[str, tuple[Instruction, ...]] = {}
         for name, draft in self.streams.items():
             added = draft.cut(begin.get(name, 0))
+            if not added:
+                continue
             items = instance(added, begin, event, microbatch)
             if items is None:
                 return None
-            if items:
-                streams[name] = items
+            streams[name] = items
         return Block(streams=streams, events=self._events - event) if streams else None
 
     def _fits(self, block: Block) -> bool:

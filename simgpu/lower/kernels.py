@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from simgpu.costs.compute import price
 from simgpu.costs.interference import disturbed_gpu
-from simgpu.costs.table import MeasuredTable
 from simgpu.hardware.gpu import Gpu
 from simgpu.program import Disturbance, Kernel
 from simgpu.workload.op import MemoryBound, Op, Timed
+
+if TYPE_CHECKING:
+    from simgpu.costs.table import MeasuredTable
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.costs.collectives.link_bytes import load_columns
+from simgpu.costs.collectives.link_bytes import distinct_values, load_columns
 from simgpu.hardware.cluster import Cluster
 from simgpu.program import Load, TransferCost, TransferKey
 
@@ -211,11 +211,13 @@ class PlacedTransfers(Mapping[tuple[int, TransferKey], TransferCost]):
 
 def link_table(costs: Mapping[TransferKey, TransferCost]) -> tuple[Int64, Int64]:
     """Return the links that transfers load, ascending, and the bytes on each: a row per link, a column per transfer."""
-    columns = [load_columns(cost.loads) for cost in costs.values()]
-    links = np.unique(np.concatenate([links for links, _ in columns] or [np.zeros(0, np.int64)]))
+    if not costs:
+        return np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    loaded, sizes = zip(*(load_columns(cost.loads) for cost in costs.values()), strict=True)
+    links, row = distinct_values(np.concatenate(loaded))
+    column = np.repeat(np.arange(len(costs)), [len(own) for own in loaded])
     table = np.zeros((len(links), len(costs)), np.int64)
-    for column, (loaded, sizes) in enumerate(columns):
-        np.add.at(table[:, column], np.searchsorted(links, loaded), sizes)
+    np.add.at(table, (row, column), np.concatenate(sizes))
     return links, table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from simgpu.program import Alloc, Free, Instruction, Issue, Record, Wait
 from simgpu.script import Piece, Script, Use
@@ -90,16 +90,17 @@ def instance(
     """
     found: list[Instruction] = []
     for item in items:
-        if isinstance(item, Issue):
-            begin = first.get(item.stream, 0)
-            if item.member >= 0 or item.instruction < begin:
-                return None
-            found.append(replace(item, instruction=item.instruction - begin) if begin else item)
-        elif isinstance(item, Record | Wait):
+        if isinstance(item, (Record, Wait)):
             if item.event <= event:
                 return None
             found.append(type(item)(item.event - event))
-        elif isinstance(item, Alloc | Free) or item.microbatch == microbatch:
+        elif isinstance(item, Issue):
+            begin = first.get(item.stream, 0)
+            if item.member >= 0 or item.instruction < begin:
+                return None
+            at = item.instruction - begin
+            found.append(Issue(stream=item.stream, instruction=at, op_ns=item.op_ns, launch_ns=item.launch_ns))
+        elif isinstance(item, (Alloc, Free)) or item.microbatch == microbatch:
             found.append(item)
         else:
             return None

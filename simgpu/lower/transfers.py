@@ -19,6 +19,7 @@ from simgpu.lower.placed import Place, PlacedTransfers, Signature, alike_groups,
 from simgpu.program import Collective, Disturbance, Group, Link, Rank, Recv, Role, Send, TransferCost, TransferKey
 from simgpu.script import distinct
 
+_TRANSFERS = (Collective, Send, Recv)
 FREE = TransferCost(latency_ns=0, stream_ns=0, algorithm="free", source="free")
 
 
@@ -152,21 +153,23 @@ def _price(cluster: Cluster, group: Group, key: TransferKey, nccl: NcclSettings)
 
 
 def _keys(role: Role) -> Mapping[str, dict[TransferKey, None]]:
+    """Return the transfers that a role takes part in, by communicator."""
     found: dict[str, dict[TransferKey, None]] = {}
-    for communicator, key in _transfers(role):
+    for communicator, kind, size, source, target in dict.fromkeys(_transfers(role)):
+        key = TransferKey(kind=kind, bytes=size, source=source, target=target)
         found.setdefault(communicator, {})[key] = None
     return found
 
 
-def _transfers(role: Role) -> Iterator[tuple[str, TransferKey]]:
+def _transfers(role: Role) -> Iterator[tuple[str, str, int, int, int]]:
+    """Yield communicator, kind, bytes, source and target of every transfer; no ends are named of a collective."""
     for instructions in role.streams.values():
         for item in distinct(instructions):
+            if not isinstance(item, _TRANSFERS):  # most are none
+                continue
             if isinstance(item, Collective):
-                yield item.communicator, TransferKey(kind=item.kind, bytes=item.bytes)
-            elif isinstance(item, Send | Recv):
+                yield item.communicator, item.kind, item.bytes, -1, -1
+            else:
                 own = role.position[item.communicator]
                 source, target = (own, item.peer) if isinstance(item, Send) else (item.peer, own)
-                yield (
-                    item.communicator,
-                    TransferKey(kind="send_recv", bytes=item.bytes, source=source, target=target),
-                )
+                yield item.communicator, "send_recv", item.bytes, source, target

@@ -10,15 +10,17 @@ import numpy as np
 from simgpu.metrics.activity import CLASSES, Bar, exposed, late_class
 from simgpu.metrics.bar_table import BarTable, Label
 from simgpu.metrics.instruction_table import TRANSFER, WORK, instruction_table
-from simgpu.metrics.kernel_runs import kernel_runs, slowed
+from simgpu.metrics.kernel_runs import Times, kernel_runs, slowed
 from simgpu.metrics.numbering import as_they_come
 from simgpu.metrics.shares import shares
 from simgpu.metrics.step_pieces import COPYING, HELD, IDLE, KERNELS, LATE, MOVING, Pieces, StepRows, step_pieces
-from simgpu.program import COMPUTE, Collective, Compute, Program, Recv, Send
+from simgpu.program import COMPUTE, Collective, Compute, Instruction, Program, Recv, Send
 from simgpu.timeline import Int64, Timeline, reported
 
 _MEETING, _MOVED, _COPY = range(IDLE + 1, IDLE + 4)
 """Bars of other streams, beside step_pieces' of the compute stream: waits for partners, bytes move, a copy."""
+_IDLE_LABEL = Label("wait", "bubble", reason="no work left", waits_for="bubble")
+_TRANSFERS = (Collective, Send, Recv)
 _NUMBER_BITS, _TELLS_BITS = 22, 36  # of a label's key: the number of an instruction, what else tells labels apart
 
 
@@ -137,7 +139,7 @@ class _Labels:
         """
         at = np.maximum(row, 0)
         if not len(step.spans):
-            return np.array([self._known(step, rank, IDLE, -1, 0)] * len(what), np.int64)
+            return np.full(len(what), self._number(_IDLE_LABEL))
         table, spans, runs = step.derived(instruction_table), step.spans, step.derived(kernel_runs)
         number = np.where(row >= 0, table.number[at], 0)
         # What a text tells besides the instruction: who was late, on which stream, how a run of kernels went.
@@ -150,19 +152,27 @@ class _Labels:
             tells = np.where(np.isin(what, kinds), telling, tells)
         keys = (((what << _NUMBER_BITS) + number) << _TELLS_BITS) + tells
         first, which = as_they_come(keys)
-        columns = (column[first].tolist() for column in (what, row, keys))
-        found = [self._known(step, rank, *bar) for bar in zip(*columns, strict=True)]
+        found = []
+        columns = (column[first].tolist() for column in (keys, what, row, number, spans.cause[at], spans.stream[at]))
+        for key, kind, span, item, cause, stream in zip(*columns, strict=True):
+            known = self._by_key.get(key)
+            if known is None:
+                work = table.items[item]
+                if kind == IDLE:
+                    label = _IDLE_LABEL
+                elif isinstance(work, Compute):
+                    times = runs.times(int(runs.ends[span]), int(runs.holds[span]))
+                    label = _of_kernels(step, kind, work, stream, times)
+                else:
+                    label = _of_transfer(step.program, rank, kind, work, cause)
+                known = self._by_key[key] = self._number(label)
+            found.append(known)
         return np.array(found, np.int64)[which]
 
-    def _known(self, step: Timeline, rank: int, what: int, row: int, key: int) -> int:
-        number = self._by_key.get(key)
-        if number is None:
-            label = _label(step, rank, what, row)
-            number = self._numbers.get(label)
-            if number is None:
-                number = self._numbers[label] = len(self.listed)
-                self.listed.append(label)
-            self._by_key[key] = number
+    def _number(self, label: Label) -> int:
+        number = self._numbers.setdefault(label, len(self.listed))
+        if number == len(self.listed):
+            self.listed.append(label)
         return number
 
 
@@ -178,33 +188,41 @@ def _cause(program: Program, rank: int, cause: int) -> str:
     return f"rank {other.members[0]}" + (f" ({role.name})" if len(program.roles) > 1 else "")
 
 
-def _label(step: Timeline, rank: int, what: int, row: int) -> Label:
-    if what == IDLE:
-        return Label("wait", "bubble", reason="no work left", waits_for="bubble")
-    table = step.derived(instruction_table)
-    work = table.items[int(table.number[row])]
-    assert isinstance(work, Compute | Collective | Send | Recv)  # nothing else takes time but waits
-    program, spans = step.program, step.spans
+def _of_kernels(
+    step: Timeline, what: int, work: Compute, stream: int, times: tuple[Times | None, Times | None]
+) -> Label:
+    """Label a bar of a run of kernels; ``times`` are when they ended and what held them up."""
+    if what == KERNELS:
+        return Label("compute", work.name, work.phase, reason=slowed(work, *times))
     if what == HELD:
-        return Label("wait", "host", work.phase, reason=f"the CPU has not launched {work.name} yet", waits_for="host")
-    if isinstance(work, Compute):
-        if what == KERNELS:
-            runs = step.derived(kernel_runs)
-            times = runs.times(int(runs.ends[row]), int(runs.holds[row]))
-            return Label("compute", work.name, work.phase, reason=slowed(work, *times))
-        axis = program.communicators[step.streams[int(spans.stream[row])]].axis
-        if what == COPYING:
-            name = exposed(axis)
-            return Label("wait", name, reason=f"{work.name} is under way", waits_for=name)
-        return Label("transfer", work.name, work.phase, axis, reason="copy on the GPU beside its transfer")
+        return _held(work)
+    axis = step.program.communicators[step.streams[stream]].axis
+    if what == COPYING:
+        return _under_way(work, axis)
+    return Label("transfer", work.name, work.phase, axis, reason="copy on the GPU beside its transfer")
+
+
+def _of_transfer(program: Program, rank: int, what: int, work: Instruction, late: int) -> Label:
+    """Label a bar of a transfer, which the rank ``late`` was the last to come to."""
+    assert isinstance(work, _TRANSFERS)  # nothing else takes time but waits and kernels
+    if what == HELD:
+        return _held(work)
     communicator = program.communicators[work.communicator]
     if what == MOVING:
-        name = exposed(communicator.axis)
-        return Label("wait", name, reason=f"{work.name} is under way", waits_for=name)
-    cause = _cause(program, rank, int(spans.cause[row]))
+        return _under_way(work, communicator.axis)
+    cause = _cause(program, rank, late)
     if what == LATE:
         name = late_class(communicator)
         return Label("wait", name, reason=f"{cause} is late for {work.name}", waits_for=name)
     said = work.kind if isinstance(work, Collective) else "send/recv"
     kind, reason = ("transfer", said) if what == _MOVED else ("rendezvous", f"waits for {cause}")
     return Label(kind, work.name, work.phase, communicator.axis, work.bytes, reason)
+
+
+def _held(work: Compute | Collective | Send | Recv) -> Label:
+    return Label("wait", "host", work.phase, reason=f"the CPU has not launched {work.name} yet", waits_for="host")
+
+
+def _under_way(work: Compute | Collective | Send | Recv, axis: str) -> Label:
+    name = exposed(axis)
+    return Label("wait", name, reason=f"{work.name} is under way", waits_for=name)

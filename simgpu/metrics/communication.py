@@ -70,8 +70,9 @@ def transfer_reports(timeline: Timeline) -> Iterator[TransferReport]:
 def _limiting_links(timeline: Timeline) -> dict[tuple[int, TransferKey], int]:
     """Link that held each transfer for the longest time; only those held for most of their streaming time."""
     flows = timeline.flows
-    ever = np.unique(flows.transfer[flows.limit >= 0])  # held by a link at all
-    chosen = np.flatnonzero(np.isin(flows.transfer, ever))
+    ever = np.zeros(int(flows.transfer.max(initial=-1)) + 1, np.bool_)  # held by a link at all
+    ever[flows.transfer[flows.limit >= 0]] = True
+    chosen = np.flatnonzero(ever[flows.transfer])
     width = int(flows.limit.max(initial=0)) + 2
     pairs, group = np.unique(flows.transfer[chosen] * width + flows.limit[chosen] + 1, return_inverse=True)
     held_ns = np.zeros(len(pairs), np.int64)

@@ -93,10 +93,11 @@ class CriticalPath:
         """Say how long the chain is, and where most of it runs."""
         if not self.links:
             return "nothing takes time"
-        rank, most = max(self.rank_ns.items(), key=lambda item: item[1])
-        total = sum(self.rank_ns.values())
+        ranks = self.rank_ns
+        rank, most = max(ranks.items(), key=lambda item: item[1])
+        total = sum(ranks.values())
         ops = f"{len(self.links):,} op{'s' if len(self.links) > 1 else ''}"
-        if len(self.rank_ns) == 1:
+        if len(ranks) == 1:
             return f"{ops}, all on rank {rank}"
         return f"{ops}, {self.crossings:,} times from one rank to another, {most / total:.0%} of it on rank {rank}"
 

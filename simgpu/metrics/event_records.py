@@ -61,18 +61,19 @@ def event_records(timeline: Timeline) -> EventRecords:
     of_stream, of_position = {}, {}
     known: dict[int, Int64] = {}
     for number, role in enumerate(roles):
-        parts = [np.zeros((3, 0), np.int64)]
+        recorded = [np.zeros((2, 0), np.int64)]
+        begins = [(0, 0, 0)]  # of each: the stream, what is added to events and to positions
         for name in reversed([name for name in role.streams if name in streams]):  # of several, the first stream stays
             stream = streams.index(name)
             threads[number, stream] = is_host(role.streams[name])
             for first, items, use in pieces_of(role.streams[name]):
                 if id(items) not in known:
                     known[id(items)] = _recorded(items)
-                events, positions = known[id(items)]
-                if len(events):
-                    shift = 0 if use is None else use.event
-                    parts.append(np.stack([events + shift, np.full(len(events), stream), positions + first]))
-        event, stream_of, position_of = np.concatenate(parts, axis=1)
+                recorded.append(known[id(items)])
+                begins.append((stream, 0 if use is None else use.event, first))
+        many = [found.shape[1] for found in recorded]
+        stream_of, *shifts = np.repeat(np.array(begins, np.int64), many, axis=0).T
+        event, position_of = np.concatenate(recorded, axis=1) + shifts
         size = int(event.max(initial=-1)) + 1
         of_stream[number], of_position[number] = np.full(size, -1), np.full(size, -1)
         of_stream[number][event], of_position[number][event] = stream_of, position_of

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from simgpu.metrics.loading import LoadingMemory
-from simgpu.metrics.op_table_use import OpTableUse
+
+if TYPE_CHECKING:
+    from simgpu.metrics.op_table_use import OpTableUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

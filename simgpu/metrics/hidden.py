@@ -38,7 +38,7 @@ def hidden_shares(timeline: Timeline) -> Mapping[Kind, float]:
     begin, _ = step.window_ns
     found: dict[Kind, tuple[int, int]] = {}
     width = len(calls.listed)
-    for rows in step_rows(step):
+    for rows in step_rows(timeline):
         ranks = spans.rank[calls.row]
         mine = slice(*np.searchsorted(ranks, [rows.ranks.start, rows.ranks.stop]).tolist())
         row, rank = calls.row[mine], ranks[mine]

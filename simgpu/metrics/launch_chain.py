@@ -14,6 +14,7 @@ from simgpu.script import Block, Script, pieces_of
 from simgpu.timeline import Int64
 
 Work = Compute | Collective | Send | Recv
+_TRANSFERS = (Collective, Send, Recv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class LaunchChain:
     def _launches(self, item: Instruction) -> int:
         """Return how many launches an instruction takes; runs of the same kernels take as many."""
         if type(item) is not Compute:
-            return 1 if isinstance(item, Collective | Send | Recv) else 0
+            return int(isinstance(item, _TRANSFERS))
         known = self._kernels.get(id(item.kernels))
         if known is None:
             known = self._kernels[id(item.kernels)] = sum(kernel.launches for kernel in item.kernels)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simgpu.metrics.numbering import distinct
 from simgpu.timeline import Float64, Int64, Timeline
 
 Rates = tuple[Int64, Float64]
@@ -98,7 +99,7 @@ def busiest_links(timeline: Timeline) -> tuple[LinkUse, ...]:
     for link, changes in _changes(timeline).items():
         one = program.links[link]
         axes = {axis: _summed([steps], _length_ns(timeline)) for axis, steps in changes.items()}
-        times = np.unique(np.concatenate([times for times, _ in axes.values()]))
+        times = distinct(np.concatenate([times for times, _ in axes.values()]))
         use = {
             axis: rates[np.searchsorted(own, times, "right") - 1] / one.bytes_per_s
             for axis, (own, rates) in sorted(axes.items())

@@ -7,6 +7,28 @@ import numpy as np
 from simgpu.timeline import Int64
 
 
+def distinct(values: Int64) -> Int64:
+    """Return the different values, ascending.
+
+    ``np.unique`` alone would do, but imports numpy's masked arrays, which takes longer than all that it is asked here.
+
+    Parameters
+    ----------
+    values : (n,) int64
+
+    Returns
+    -------
+    (different,) int64
+
+    Examples
+    --------
+    >>> distinct(np.array([7, 3, 7, 5])).tolist()
+    [3, 5, 7]
+    """
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) > 0]
+
+
 def as_they_come(values: Int64) -> tuple[Int64, Int64]:
     """Give numbers to the different values, in the order in which they come first.
 

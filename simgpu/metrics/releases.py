@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from simgpu.metrics.critical_link import EVENT, HOST_ISSUE, PARTNER, START, STREAM
 from simgpu.metrics.event_records import event_records
 from simgpu.metrics.instruction_table import TRANSFER, WAIT, WORK, instruction_table
+from simgpu.metrics.numbering import distinct
 from simgpu.metrics.span_keys import span_keys
 from simgpu.timeline import Int64, Timeline
 
@@ -119,7 +120,7 @@ def _last_members(timeline: Timeline, kind: Int64, meeting: Int64) -> Int64:
     if not len(asking):
         return last
     arrived = np.flatnonzero(transfers & (spans.issued_ns == spans.start_ns))
-    starts = np.unique(spans.start_ns[arrived])
+    starts = distinct(spans.start_ns[arrived])
     width = int(meeting.max()) + 1
 
     def key(rank: Int64, rows: Int64) -> Int64:
@@ -144,7 +145,7 @@ def _recorders(timeline: Timeline, waits: Int64) -> tuple[Int64, NDArray[np.bool
     roles = np.array([rank.role for rank in timeline.program.ranks], np.int64)
     role, event = roles[spans.rank[waits]], table.event[table.number[waits]] + table.shift[waits]
     stream, position = np.full(len(waits), -1, np.int64), np.zeros(len(waits), np.int64)
-    for number in np.unique(role).tolist():
+    for number in distinct(role).tolist():
         mine = np.flatnonzero(role == number)
         known = mine[event[mine] < len(records.stream[number])]
         stream[known], position[known] = records.stream[number][event[known]], records.position[number][event[known]]

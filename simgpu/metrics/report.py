@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from simgpu.metrics.activity import Bar
-from simgpu.metrics.advice import Advice
 from simgpu.metrics.critical_path import CriticalPath
-from simgpu.metrics.gain import Gain
 from simgpu.metrics.host_memory import HostMemory
 from simgpu.metrics.loading import LoadingMemory
-from simgpu.metrics.op_table_use import OpTableUse
 from simgpu.timeline import Timeline
+
+if TYPE_CHECKING:
+    from simgpu.metrics.advice import Advice
+    from simgpu.metrics.gain import Gain
+    from simgpu.metrics.op_table_use import OpTableUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

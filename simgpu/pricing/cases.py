@@ -10,14 +10,13 @@ from simgpu.config.case import Case
 from simgpu.errors import Issue, ScenarioError, SimGPUError
 from simgpu.lower import lower
 from simgpu.lower.kernels import KernelPrices
-from simgpu.metrics.op_report import OpReport, report_ops
-from simgpu.metrics.op_row import OpRow, price_ops
-from simgpu.metrics.set_aside import Skipped
 from simgpu.program import Program
 from simgpu.workload.op import Attention, Gemm
 
 if TYPE_CHECKING:
     from simgpu.metrics.op_errors import OpErrors
+    from simgpu.metrics.op_report import OpReport
+    from simgpu.metrics.op_row import OpRow
 
 
 def lower_case(case: Case, prices: KernelPrices) -> Program:
@@ -62,6 +61,8 @@ def ops(case: Case) -> OpReport:
     >>> report.gpu, report.rows[0].op.name, report.rows[0].bound
     ('A100-SXM4-80GB', 'embedding', 'memory')
     """
+    from simgpu.metrics.op_report import report_ops  # here and below: who plays a case needs none of it
+
     prices = op_prices(case)
     program = lower_case(case, prices)
     return report_ops(program, prices, name=case.name, model=case.model.name)
@@ -117,8 +118,9 @@ def one_op(
     >>> name, row.bound, 600 < row.tflops < 800
     ('H100-SXM5-80GB', 'compute', True)
     """
-    from simgpu.config.gpu_name import find_gpu  # here and below: a scenario's ops need none of it
+    from simgpu.config.gpu_name import find_gpu
     from simgpu.config.op_request import check_format, check_kernel, parse_attention, parse_gemm, request_device
+    from simgpu.metrics.op_row import price_ops
 
     device = find_gpu(gpu)
     priced_on = request_device(device, rates=rates, power_cap_w=power_cap_w)
@@ -153,6 +155,7 @@ def op_table(path: str | Path, *, rates: str = "machine") -> OpErrors:
     """
     from simgpu.config.op_table import read_op_table
     from simgpu.metrics.op_errors import TABLE_RATES, price_op_table
+    from simgpu.metrics.set_aside import Skipped
 
     rates = rates.lower()
     if rates not in TABLE_RATES:

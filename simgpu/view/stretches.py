@@ -33,10 +33,13 @@ def thinned(drawn: Drawn, most: int, *, pixels: int = 1200) -> Drawn:
         The same object when it was small enough.
     """
     bin_ns = max(1, int(drawn.end_ns.max(initial=1)) // pixels)
-    source = drawn
+    source, everywhere = drawn, np.ones(len(drawn), dtype=np.bool_)
     while len(drawn) > most and bin_ns < 2 * int(source.end_ns.max()):
-        drawn = _merged(source, bin_ns, np.ones(len(source), dtype=np.bool_))
-        bin_ns += bin_ns // 2 + 1
+        following = bin_ns + bin_ns // 2 + 1
+        groups = len(source) - np.count_nonzero(_joins(source, bin_ns, everywhere))
+        if groups <= most or following >= 2 * int(source.end_ns.max()):  # a group is a bar or more
+            drawn = _merged(source, bin_ns, everywhere)
+        bin_ns = following
     return drawn
 
 
@@ -106,9 +109,7 @@ def _merged(drawn: Drawn, bin_ns: int, allowed: NDArray[np.bool_]) -> Drawn:
     now and then shows how much, not bars of full height.
     """
     length = drawn.end_ns - drawn.start_ns
-    place, short = drawn.start_ns // bin_ns, (length < bin_ns) & allowed
-    same = np.zeros(len(drawn), dtype=np.bool_)
-    same[1:] = (drawn.lane[1:] == drawn.lane[:-1]) & (place[1:] == place[:-1]) & short[1:] & short[:-1]
+    short, same = (length < bin_ns) & allowed, _joins(drawn, bin_ns, allowed)
     heads = np.flatnonzero(~same)
     tails = np.append(heads[1:], len(drawn)) - 1
     group = np.cumsum(~same) - 1
@@ -136,6 +137,14 @@ def _merged(drawn: Drawn, bin_ns: int, allowed: NDArray[np.bool_]) -> Drawn:
         stretch=np.where(merged, of, -1),
         stage=np.where(merged, -1, drawn.stage[heads][of]),
     )
+
+
+def _joins(drawn: Drawn, bin_ns: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say of each bar whether it joins the one before it."""
+    place, short = drawn.start_ns // bin_ns, (drawn.end_ns - drawn.start_ns < bin_ns) & allowed
+    same = np.zeros(len(drawn), dtype=np.bool_)
+    same[1:] = (drawn.lane[1:] == drawn.lane[:-1]) & (place[1:] == place[:-1]) & short[1:] & short[:-1]
+    return same
 
 
 def _running(share: NDArray[np.float64], of: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,10 +1,12 @@
 """Loads of many links as arrays say what loops over mappings say."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simgpu.costs.collectives.crossings import crossings
-from simgpu.costs.collectives.link_bytes import MANY, LinkBytes, ManyLoads, columns
+from simgpu.costs.collectives.link_bytes import MANY, LinkBytes, ManyLoads, columns, distinct_values
 from simgpu.costs.collectives.load import merged, transfer
 from simgpu.program import Load
 
@@ -45,3 +47,12 @@ def test_loads_of_a_transfer(loads):
     assert isinstance(loads_of(as_arrays(loads)), ManyLoads)
     assert loads_of(as_arrays(loads))[:2] == listed[:2]
     assert hash(loads_of(as_arrays(loads))) == hash(listed)
+
+
+@pytest.mark.parametrize("most", [20, 10**15])  # dense and sparse
+@given(st.data())
+def test_distinct_values(most, data):
+    values = data.draw(st.lists(st.integers(0, most), max_size=60))
+    distinct, place = distinct_values(np.array(values, np.int64))
+    assert distinct.tolist() == sorted(set(values))
+    assert distinct[place].tolist() == values

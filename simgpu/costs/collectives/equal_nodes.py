@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from simgpu.costs.collectives.crossings import Crossings
 from simgpu.hardware.cluster import Cluster
 
 Int64 = NDArray[np.int64]
@@ -23,8 +24,8 @@ def same_in_each(cluster: Cluster, by_node: Mapping[int, Sequence[int]]) -> bool
     """
     if not cluster.uniform or len(by_node) < 2:
         return False
-    each = {tuple(rank - node * cluster.gpus_per_node for rank in ranks) for node, ranks in by_node.items()}
-    return len(each) == 1
+    places = {tuple([rank % cluster.gpus_per_node for rank in ranks]) for ranks in by_node.values()}
+    return len(places) == 1
 
 
 def in_each(cluster: Cluster, nodes: Int64, counts: Mapping[int, int]) -> tuple[Int64, Int64]:
@@ -45,6 +46,24 @@ def in_each(cluster: Cluster, nodes: Int64, counts: Mapping[int, int]) -> tuple[
     wires = np.fromiter(counts.keys(), np.int64, len(counts))
     times = np.fromiter(counts.values(), np.int64, len(counts))
     return (nodes[:, None] * cluster.links_per_node + wires).ravel(), np.tile(times, len(nodes))
+
+
+def repeated(cluster: Cluster, nodes: Int64, first: Crossings) -> Crossings:
+    """Repeat in every node what crosses links of node 0.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    nodes : (n,) int64
+        Ascending.
+    first : Crossings
+
+    Returns
+    -------
+    Crossings
+    """
+    links = (nodes[:, None] * cluster.links_per_node + first.links).ravel()
+    return Crossings(shares=first.shares, links=links, counts=np.tile(first.counts, len(nodes)))
 
 
 def hops(

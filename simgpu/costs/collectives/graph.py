@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from simgpu.costs.collectives.load import slowest_link
 from simgpu.costs.collectives.rings import rings_of
 from simgpu.hardware.cluster import Cluster
@@ -137,13 +135,9 @@ def graph_of(cluster: Cluster, members: tuple[int, ...]) -> Graph:
 def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
     rings = rings_of(cluster, members, None)
     bus = _PROBE_BYTES / slowest_link(cluster, rings.loads(_PROBE_BYTES))[0]
-    per_node: dict[int, int] = {}
-    for rank in members:
-        node = cluster.node_of(rank)
-        per_node[node] = per_node.get(node, 0) + 1
     gpu = cluster.gpu(members[0])
     arch = ARCH_ROWS.get(gpu.arch, _OLDEST)
-    most = max(per_node.values())
+    most, several_nodes = rings.most_per_node, rings.nodes > 1
     inside_nvlink = rings.inside in ("direct", "switch")
     nvlink = _nvlink_gb_per_s(cluster, members) if rings.inside == "switch" else 0.0
     channels = rings.channels
@@ -155,16 +149,16 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
     nvls = 0.0
     if nvlink and most >= _NVLS_FEWEST.get(arch, most + 1):
         nvls = nvlink * _NVLS_OF_LINKS[arch]
-    several = cluster.distinct(rings.links) if len(per_node) > 1 else ()
+    several = cluster.distinct(rings.links) if several_nodes else ()
     ends = {cluster.links[link].target.rpartition("/")[2] for link in several}
-    pairs = np.unique(rings.links // 2, return_counts=True)  # directions of a link are neighbours, the first at 2n
-    both = 2 * pairs[0][pairs[1] == 2]
-    port = _port_name(cluster) if len(per_node) > 1 else ""
+    this, following = rings.links[:-1], rings.links[1:]
+    both = this[(this % 2 == 0) & (following == this + 1)]  # directions of a link are neighbours, the first at 2n
+    port = _port_name(cluster) if several_nodes else ""
     return Graph(
         n=len(members),
-        nodes=len(per_node),
+        nodes=rings.nodes,
         most_per_node=most,
-        even=len(set(per_node.values())) == 1,
+        even=len(members) == rings.nodes * most,
         arch=arch,
         hardware="NVLINK" if inside_nvlink else "PCI",
         way=rings.way,
@@ -174,10 +168,10 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
         nvlink_gb_per_s=nvlink,
         nvls_gb_per_s=nvls,
         duplex=any(cluster.links[link].kind == "pcie" for link in cluster.distinct(both)),
-        sharp=len(per_node) > 1 and cluster.fabric.sharp,
+        sharp=several_nodes and cluster.fabric.sharp,
         ll128=inside_nvlink
         and not any(end.startswith("cpu") for end in ends)
-        and (len(per_node) == 1 or arch in _LL128_OVER_NETWORK),
+        and (not several_nodes or arch in _LL128_OVER_NETWORK),
         simple_only=port.startswith(_SIMPLE_ONLY) and arch != _OLDEST,
         network_us=next((us for name, us in _PLUGIN_US.items() if port.startswith(name)), 0.0),
         cpu=_cpu(cluster),
@@ -186,7 +180,7 @@ def _describe(cluster: Cluster, members: tuple[int, ...]) -> Graph:
 
 def _nvlink_gb_per_s(cluster: Cluster, members: tuple[int, ...]) -> float:
     """Least bandwidth between a member and its switch."""
-    local = {cluster.machine.gpus[cluster.local_rank(rank)] for rank in members}
+    local = {cluster.machine.gpus[place] for place in {rank % cluster.gpus_per_node for rank in members}}
     return (
         min(wire.bytes_per_s for wire in cluster.machine.wires if wire.kind == "nvlink" and wire.source in local) / 1e9
     )

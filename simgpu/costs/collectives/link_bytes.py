@@ -138,12 +138,13 @@ def load_columns(loads: Sequence[Load]) -> tuple[Int64, Int64]:
     return np.array([load.link for load in loads], np.int64), np.array([load.bytes for load in loads], np.int64)
 
 
-def distinct_links(links: Int64) -> tuple[Int64, Int64]:
-    """Return the distinct ones of some links, ascending, and the place of each among them.
+def distinct_values(values: Int64) -> tuple[Int64, Int64]:
+    """Return the distinct ones of some numbers, ascending, and the place of each among them.
 
     Parameters
     ----------
-    links : (n,) int64
+    values : (n,) int64
+        None negative, such as positions of links.
 
     Returns
     -------
@@ -151,13 +152,13 @@ def distinct_links(links: Int64) -> tuple[Int64, Int64]:
 
     Examples
     --------
-    >>> [column.tolist() for column in distinct_links(np.array([7, 3, 7]))]
+    >>> [column.tolist() for column in distinct_values(np.array([7, 3, 7]))]
     [[3, 7], [1, 0, 1]]
     """
-    size = int(links.max(initial=-1)) + 1
-    if 2 * len(links) < size:
-        found, place = np.unique(links, return_inverse=True)
+    size = int(values.max(initial=-1)) + 1
+    if 2 * len(values) < size:
+        found, place = np.unique(values, return_inverse=True)
         return found, place
     used = np.zeros(size, np.bool_)
-    used[links] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[links]
+    used[values] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[values]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simgpu.costs.collectives.link_bytes import MANY, Int64, LinkBytes, ManyLoads, columns, distinct_links
+from simgpu.costs.collectives.link_bytes import MANY, Int64, LinkBytes, ManyLoads, columns, distinct_values
 from simgpu.hardware.cluster import Cluster
 from simgpu.hardware.link import Route
 from simgpu.hardware.wiring import ClusterLinks
@@ -62,7 +62,7 @@ def merged(*parts: Mapping[int, int]) -> Mapping[int, int]:
     """
     if any(isinstance(part, LinkBytes) for part in parts):
         pairs = [columns(part) for part in parts]
-        links, place = distinct_links(np.concatenate([own for own, _ in pairs]))
+        links, place = distinct_values(np.concatenate([own for own, _ in pairs]))
         sizes = np.zeros(len(links), np.int64)
         np.add.at(sizes, place, np.concatenate([own for _, own in pairs]))
         return LinkBytes(links, sizes)

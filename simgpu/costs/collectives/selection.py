@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from simgpu.costs.collectives.collnet import collnet_chain, collnet_direct
+from simgpu.costs.collectives.constants import constants
 from simgpu.costs.collectives.graph import Graph, graph_of
 from simgpu.costs.collectives.hierarchical import STEPS, hierarchical
 from simgpu.costs.collectives.nvls import nvls, nvls_tree
@@ -195,20 +196,27 @@ def _choose(cluster: Cluster, members: tuple[int, ...], kind: str, nccl: NcclSet
             f"{cluster.name}: {kind} of {graph.n} ranks on {graph.nodes} node{'s' if graph.nodes > 1 else ''} cannot "
             f"run {asked}{_why(graph, kind, nccl)}; it can run {have}"
         )
-    before = fastest(found, 1, nccl)
+    return _changes(found, nccl.number)
+
+
+@lru_cache(maxsize=256)
+def _changes(found: tuple[Candidate, ...], version: tuple[int, int]) -> tuple[Choice, ...]:
+    """List which candidate is fastest, by size; groups that look alike to NCCL have the same ones."""
+    table = constants(version)
+    before = fastest(found, 1, table)
     listed = [Choice(first_bytes=1, algorithm=before.algorithm, chosen=before)]
     for power in range(1, _MOST_POWERS):
         low, high = 1 << (power - 1), 1 << power
-        best = fastest(found, high, nccl)
+        best = fastest(found, high, table)
         if best == before:
             continue
         while high - low > 1:  # the first size that no longer chooses as the power below
             middle = (low + high) // 2
-            now = fastest(found, middle, nccl)
+            now = fastest(found, middle, table)
             low, high, best = (middle, high, best) if now == before else (low, middle, now)
         listed.append(Choice(first_bytes=high, algorithm=best.algorithm, chosen=best))
         before = best
-        if (after := fastest(found, 1 << power, nccl)) != before:
+        if (after := fastest(found, 1 << power, table)) != before:
             listed.append(Choice(first_bytes=1 << power, algorithm=after.algorithm, chosen=after))
             before = after
     return tuple(listed)

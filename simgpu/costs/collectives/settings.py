@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from simgpu.costs.collectives.measured_groups import MeasuredCollectives
 from simgpu.errors import ProgramError
+
+if TYPE_CHECKING:
+    from simgpu.costs.collectives.measured_groups import MeasuredCollectives
 
 ALGORITHM_NAMES: Final[Mapping[str, str]] = {
     "ring": "ring",

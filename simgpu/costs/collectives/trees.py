@@ -11,7 +11,7 @@ import numpy as np
 
 from simgpu.costs.collectives.crossings import Crossings, Share, crossings
 from simgpu.costs.collectives.double_tree import parents
-from simgpu.costs.collectives.equal_nodes import hops, in_each, joined, same_in_each
+from simgpu.costs.collectives.equal_nodes import hops, joined, repeated, same_in_each
 from simgpu.costs.collectives.node_links import by_node
 from simgpu.costs.collectives.rings import chain_from, doors_of, node_base, orders_of
 from simgpu.hardware.cluster import Cluster
@@ -115,7 +115,7 @@ def _equal_trees(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
         chain = chain_from(cluster, orders[number % len(orders)], near, nic)
         links, added = _both_ways(cluster, tuple(chain))
         added_ns = max(added_ns, added)
-        counts = in_each(cluster, listed, Counter(links))
+        counts = Counter(links)
         for child, parent in edges:
             inside.append(counts)
             crossed = []
@@ -125,7 +125,10 @@ def _equal_trees(cluster: Cluster, nodes: Mapping[int, list[int]]) -> Trees:
                 latency_ns = max(latency_ns, way_ns)
             across.append(joined(crossed))
     return Trees(
-        chains=crossings(inside), network=crossings(across), network_latency_ns=latency_ns, added_latency_ns=added_ns
+        chains=repeated(cluster, listed, crossings(inside)),
+        network=crossings(across),
+        network_latency_ns=latency_ns,
+        added_latency_ns=added_ns,
     )
 
 

@@ -116,7 +116,7 @@ def candidates(graph: Graph, kind: str, nccl: NcclSettings) -> tuple[Candidate, 
     return tuple(found)
 
 
-def fastest(found: tuple[Candidate, ...], bytes: int, nccl: NcclSettings) -> Candidate:
+def fastest(found: tuple[Candidate, ...], bytes: int, table: Constants) -> Candidate:
     """Take the candidate that NCCL expects to be fastest.
 
     Parameters
@@ -124,14 +124,14 @@ def fastest(found: tuple[Candidate, ...], bytes: int, nccl: NcclSettings) -> Can
     found : tuple of Candidate
         At least one.
     bytes : int
-    nccl : NcclSettings
+    table : Constants
+        Of NCCL's version.
 
     Returns
     -------
     Candidate
         Of equals the first.
     """
-    table = constants(nccl.number)
     return min(found, key=lambda candidate: candidate.model_ns(bytes, table))
 
 

@@ -39,9 +39,7 @@ def as_set(cluster: Cluster, nccl: NcclSettings) -> Cluster:
     TopologyError
         When data must be staged and the machine has no memory to do it in.
     """
-    sockets = cluster.nodes > 1 and (
-        nccl.ib_disable or any(port.name.startswith(_SOCKET_PREFIX) for port in _ports(cluster))
-    )
+    sockets = cluster.nodes > 1 and (nccl.ib_disable or _over_tcp(cluster))
     level = nccl.net_gdr_level if cluster.nodes > 1 else ""
     if not (nccl.p2p_disable or sockets or level):
         return cluster
@@ -116,10 +114,14 @@ class _SetPaths(MachinePaths):
         return "PHB" if "cpu" in passed else "PXB" if passed.count("pcie_switch") > 1 else "PIX"
 
 
-def _ports(cluster: Cluster) -> tuple[LinkType, ...]:
-    if cluster.fabric.port is not None:
-        return (cluster.fabric.port,)
-    return tuple(device.port for device in cluster.machine.devices if device.port is not None)
+def _over_tcp(cluster: Cluster) -> bool:
+    """Whether a port's type is TCP."""
+    found: bool | None = cluster.memo.get("over TCP")
+    if found is None:
+        own = (device.port for device in cluster.machine.devices if device.port is not None)
+        ports = own if cluster.fabric.port is None else (cluster.fabric.port,)
+        found = cluster.memo["over TCP"] = any(port.name.startswith(_SOCKET_PREFIX) for port in ports)
+    return found
 
 
 def _socket_links(cluster: Cluster) -> tuple[Link, ...]:
