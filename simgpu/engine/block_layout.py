@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ class Turn(NamedTuple):
     stream : int
         Its stream's place among the block's.
     step : Step
+        Numbers of transfers are places among the block's.
     row : int
         Which row of the host's stream issues it, -1 for none.
     records : tuple of int
@@ -33,6 +34,31 @@ class Turn(NamedTuple):
     step: Step
     row: int
     records: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """What blocks do that do the same, whatever the names of their layers.
+
+    Parameters
+    ----------
+    number : int
+    order : tuple of Turn
+        Instructions, such that each comes behind all that it waits for, and transfers before kernels that may run
+        beside them; marks go with what they are behind.
+    works : tuple of Step
+        Those that run kernels, all of them on compute.
+    moves : mapping of str to (n,) bool
+        Which instructions of a stream are transfers.
+    last : frozenset of int
+        Events that are recorded when compute has come to the block's end.
+    """
+
+    number: int
+    order: tuple[Turn, ...]
+    works: tuple[Step, ...]
+    moves: Mapping[str, NDArray[np.bool_]]
+    last: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,62 +74,64 @@ class BlockLayout:
         Stream and place among the role's transfers of its transfers, each once.
     host : str
         Name of the host stream that issues it, or empty.
-    shape : hashable
-        The same for blocks that do the same, whatever the names of their layers.
-    order : tuple of Turn
-        Its instructions, such that each comes behind all that it waits for, and transfers before kernels that may run
-        beside them; marks go with what they are behind.
-    places : mapping of int to int
-        Place of each of the role's transfers among those of the block.
-    works : tuple of Step
-        Those that run kernels, all of them on compute.
-    moves : mapping of str to (n,) bool
-        Which instructions of a stream are transfers.
-    last : frozenset of int
-        Events that are recorded when compute has come to the block's end.
+    course : Course
     """
 
     block: Block
     steps: Mapping[str, tuple[Step, ...]]
     slots: tuple[tuple[str, int], ...]
     host: str
-    shape: Hashable
-    order: tuple[Turn, ...]
-    places: Mapping[int, int]
-    works: tuple[Step, ...]
-    moves: Mapping[str, NDArray[np.bool_]]
-    last: frozenset[int]
+    course: Course
 
 
-def block_layout(
-    block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
-) -> BlockLayout | None:
-    """Lay out a block that touches nothing outside; None where its streams wait for each other in a circle."""
+@dataclass(slots=True)
+class Courses:
+    """The courses of all blocks; None for those whose streams wait for each other in a circle."""
+
+    _known: dict[Hashable, Course | None] = field(default_factory=dict)
+
+    def layout(
+        self, block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
+    ) -> BlockLayout | None:
+        """Lay out a block that touches nothing outside; None where its streams wait for each other in a circle."""
+        shape = shape_of(block, steps, slots, host)
+        if shape not in self._known:
+            self._known[shape] = _course(len(self._known), block, steps, slots, host)
+        course = self._known[shape]
+        return None if course is None else BlockLayout(block, steps, slots, host, course)
+
+
+def _course(
+    number: int,
+    block: Block,
+    steps: Mapping[str, tuple[Step, ...]],
+    slots: tuple[tuple[str, int], ...],
+    host: str,
+) -> Course | None:
     order = order_of(steps)
     if order is None:
         return None
     issues = enumerate(block.streams[host] if host else ())
     rows = {(item.stream, item.instruction): row for row, item in issues if isinstance(item, Issue)}
     numbers = {name: number for number, name in enumerate(steps)}
+    place = {slot: place for place, (_, slot) in enumerate(slots)}
     turns = []
     for name, at in order:
-        behind = takewhile(_records, steps[name][at + 1 :])
-        if at == 0 or not _records(steps[name][at]):
-            records = tuple(step.number for step in behind)
-            turns.append(Turn(numbers[name], steps[name][at], rows.get((name, at), -1), records))
-    return BlockLayout(
-        block=block,
-        steps=steps,
-        slots=slots,
-        host=host,
-        shape=shape_of(block, steps, slots, host),
+        step = steps[name][at]
+        if at and _records(step):
+            continue  # with what it is behind
+        if step.code == TRANSFER:
+            step = step._replace(number=place[step.number])
+        records = tuple(one.number for one in takewhile(_records, steps[name][at + 1 :]))
+        turns.append(Turn(numbers[name], step, rows.get((name, at), -1), records))
+    return Course(
+        number=number,
         order=tuple(turns),
         works=tuple(step for step in steps[COMPUTE] if step.code == WORK),
-        places={slot: place for place, (_, slot) in enumerate(slots)},
+        moves={name: np.array([step.code == TRANSFER for step in found], np.bool_) for name, found in steps.items()},
         last=frozenset(
             step.number for step in takewhile(_takes_no_time, reversed(steps[COMPUTE])) if step.code == RECORD
         ),
-        moves={name: np.array([step.code == TRANSFER for step in found], np.bool_) for name, found in steps.items()},
     )
 
 

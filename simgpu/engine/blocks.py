@@ -96,7 +96,7 @@ class RankBlocks:
 
     def durations_ns(self, gate: int) -> Int64:
         """Return what all kernels take of each instruction of a block that runs any."""
-        works, own = self.layout(gate).works, self.stretches.get(COMPUTE)
+        works, own = self.layout(gate).course.works, self.stretches.get(COMPUTE)
         if own is None or not works:
             return np.array([step.number for step in works], np.int64)
         begin = own.number[self.first(gate, COMPUTE) + works[0].position]
@@ -167,10 +167,14 @@ class RankBlocks:
         """Return a time before which nothing beside the blocks changes that is not known already; 0 for none."""
         return NEVER_NS if self.residency is None else self.residency.known_until_ns(self.events.busy)
 
+    def block_sides(self, gate: int) -> list[Side]:
+        """Return a block's transfers."""
+        return [self.sides[slot] for _, slot in self.layout(gate).slots]
+
     def noting(self, gate: int) -> int:
         """Return the rank that notes a block's transfers, of all that take part in them."""
-        slots = self.layout(gate).slots
-        return self.sides[slots[0][1]].channel.parties[0] if slots else self.rank
+        sides = self.block_sides(gate)
+        return sides[0].channel.parties[0] if sides else self.rank
 
     def under_way(self) -> list[Meeting]:
         """Return the transfers beside the blocks that its streams wait in."""
@@ -198,7 +202,7 @@ class RankBlocks:
             layout=layout,
             begin_ns=local_ns,
             since_ns=self._since_ns(gate),
-            sides=self.sides,
+            sides=self.block_sides(gate),
             times=None if residency is None else residency.times,
             levels=levels,
             host=host,

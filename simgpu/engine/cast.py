@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from simpy import Environment
 
 from simgpu.engine.block_group import BlockGroup
+from simgpu.engine.block_layout import Courses
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
 from simgpu.engine.host import HostThread
@@ -46,6 +47,7 @@ class Cast:
     threads: list[HostThread] = field(default_factory=list)
     _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
     _known: dict[Hashable, Outcome] = field(default_factory=dict)
+    _courses: Courses = field(default_factory=Courses)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)
     _times: KernelTimes | None = None
@@ -115,7 +117,7 @@ class Cast:
         if layout is None:
             issued = {name: frozenset(() if found is None else found.tolist()) for name, found in arrays.items()}
             layout = self._layouts[key] = RoleLayout(
-                role, self.number, self.recorder, issued, self.hosts.host_streams[number]
+                role, self.number, self.recorder, issued, self.hosts.host_streams[number], self._courses
             )
         return layout
 
@@ -189,5 +191,5 @@ class Cast:
             (side.cost.latency_ns, side.cost.stream_ns, bool(side.cost.loads), side.disturbance, side.spinning)
             for side in used
         )
-        kind = self._kinds.setdefault((gate.layout.shape, prices, len(parties) > 1), len(self._kinds))
+        kind = self._kinds.setdefault((gate.layout.course.number, prices, len(parties) > 1), len(self._kinds))
         return closed, kind, group

@@ -88,7 +88,7 @@ class Gathering:
         if found is not None and not any(self._late(found)):
             self._take(here, found)
             return
-        played = self._play()
+        played = self._play(alike=not self._gone and self._alike())
         if played is None:
             self._give_up()
             return
@@ -178,9 +178,9 @@ class Gathering:
         return [end > known for end, known in zip(ends, self._known_ns(), strict=True)]
 
     def _sure(self) -> list[Outcome] | None:
-        """Return how the block goes, where nothing beside it can be unknown though others still do something now."""
+        """Return how all go, alike, where nothing beside it can be unknown though others still do something now."""
         known = [arrival.blocks.known_until_ns() for arrival in self.here]
-        played = self._play() if min(known) > self.group.now_ns else None
+        played = self._play(alike=True) if min(known) > self.group.now_ns else None
         if played is None:
             return None
         for arrival, outcome, until in zip(self.here, played.outcomes, known, strict=True):
@@ -209,10 +209,9 @@ class Gathering:
             return False
         return len(here) == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in here}) == 1
 
-    def _play(self) -> Played | None:
+    def _play(self, *, alike: bool) -> Played | None:
         """Play the block with what is known; None where it cannot be played by itself."""
         here = self.here
-        alike = not self._gone and self._alike()
         lanes = [
             arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns, watched=alike)
             for arrival in here[: 1 if alike else None]

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import count
-from typing import Final
 
 from simpy import Environment, Event
-
-GATHERING: Final = 0
-NETWORK: Final = 1
-"""Order within an instant: ranks that still gather are let go before links are shared out anew."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,25 +14,15 @@ class Instant:
     """Calls that wait until nothing else happens at this time; one after the other, for each may make things happen."""
 
     env: Environment
-    _calls: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
-    _armed: bool = False
-    _numbers: count[int] = field(default_factory=count)
+    _calls: deque[Callable[[], None]] = field(default_factory=deque)
 
-    def last(self, order: int, call: Callable[[], None]) -> None:
-        """Call something once nothing else is left at this time.
-
-        Parameters
-        ----------
-        order : int
-            Which comes first, where several wait.
-        call : callable
-        """
-        heappush(self._calls, (order, next(self._numbers), call))
-        if not self._armed:
+    def last(self, call: Callable[[], None]) -> None:
+        """Call something once nothing else is left at this time, not even a call that was asked for earlier."""
+        self._calls.append(call)
+        if len(self._calls) == 1:
             self._arm()
 
     def _arm(self) -> None:
-        self._armed = True
         timeout = self.env.timeout(0)
         assert timeout.callbacks is not None  # a fresh event always has a list
         timeout.callbacks.append(self._run)
@@ -47,8 +31,8 @@ class Instant:
         if self.env.peek() == self.env.now:
             self._arm()
             return
-        self._armed = False
-        call = heappop(self._calls)[2]
+        call = self._calls[0]
+        call()
+        self._calls.popleft()
         if self._calls:
             self._arm()
-        call()

@@ -41,7 +41,7 @@ class Lane:
     since_ns : mapping of str to int
         When the other streams came.
     sides : list of Side
-        The rank's transfers.
+        The block's transfers.
     times : KernelTimes or None
         None where no transfer of the Program disturbs kernels.
     levels : Levels
@@ -196,7 +196,7 @@ class Lane:
         flowing = start_ns + cost.latency_ns
         end = flowing + cost.stream_ns
         if cost.stream_ns and cost.loads:
-            self._flows.setdefault(self.layout.places[step.number], []).append((flowing, end))
+            self._flows.setdefault(step.number, []).append((flowing, end))
         if self.times is not None and level >= 0:
             change = self.levels.change
             if spinning == level:
@@ -253,7 +253,7 @@ class Lane:
         rows = np.ascontiguousarray(np.frombuffer(found, np.int64).reshape(-1, len(SPAN)).T)
         rows[TIMES] -= self.begin_ns
         if alike:
-            rows[CAUSE, self.layout.moves[name][rows[0]]] = OWN
+            rows[CAUSE, self.layout.course.moves[name][rows[0]]] = OWN
         return rows, name != COMPUTE and bool(found) and found[0] == 0
 
 
@@ -279,7 +279,7 @@ def play_together(lanes: Sequence[Lane], gone: Sequence[Gone] = ()) -> None:
     UnforeseenError
     """
     transfers = 0
-    for turn in lanes[0].layout.order:
+    for turn in lanes[0].layout.course.order:
         code = turn.step.code
         if code == WORK:
             for lane in lanes:

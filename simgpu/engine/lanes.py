@@ -50,7 +50,7 @@ class Lanes:
     durations_ns : (instructions, groups, members) int64
         Of all kernels of each instruction that runs any.
     sides : list of Side
-        Transfers of the first rank; those of the others cost the same.
+        The block's transfers at the first rank; those of the others cost the same.
     times : KernelTimes or None
         None where no transfer of the Program disturbs kernels.
     host : LanesHost or None
@@ -87,7 +87,7 @@ class Lanes:
     def play(self) -> None:
         """Play the block to its end."""
         play = {WORK: self._run, RECORD: self._record, WAIT: self._wait, MEMORY: self._change, TRANSFER: self._transfer}
-        for turn in self.layout.order:
+        for turn in self.layout.course.order:
             play[turn.step.code](turn)
             at = self.at_ns[turn.stream]
             for event in turn.records:
@@ -142,7 +142,7 @@ class Lanes:
         flowing = start + side.cost.latency_ns
         end = flowing + side.cost.stream_ns
         if side.cost.stream_ns and side.cost.loads:
-            self.flows.setdefault(self.layout.places[turn.step.number], []).append((flowing, end))
+            self.flows.setdefault(turn.step.number, []).append((flowing, end))
         if self.times is not None and side.disturbance >= 0:
             self._resident.append(Resident(arrived, start, end, side.spinning, side.disturbance))
         shape = arrived.shape

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simgpu.engine.block_layout import BlockLayout, block_layout
+from simgpu.engine.block_layout import BlockLayout, Courses
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.step import COMPUTE_STREAM, MEMORY, RECORD, TRANSFER, WAIT, WORK, Step
 from simgpu.program import COMPUTE, Alloc, Collective, Compute, Free, Instruction, Issue, Record, Recv, Role, Send, Wait
@@ -46,6 +46,7 @@ class RoleLayout:
     recorder: Recorder
     issued: Mapping[str, frozenset[int]]  # stream -> positions of what the CPU issues
     host_streams: Collection[str]
+    courses: Courses
     streams: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     transfers: list[Collective | Send | Recv] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
@@ -80,7 +81,7 @@ class RoleLayout:
                 self._recorded[event + use.event] = self._recorder_in(use.block, event)
             if layout is not None:
                 self._gate_of[id(use)] = len(self.gates)
-                early = any(event not in layout.last for event in exports)
+                early = any(event not in layout.course.last for event in exports)
                 self.gates.append(Gate(layout, use, exports, early))
         resolved: dict[tuple[int, str], tuple[Step, ...]] = {}
         for name, found in pieces.items():
@@ -185,4 +186,4 @@ class RoleLayout:
         }
         if any(step.issued != (step.position in ours[name]) for name, found in steps.items() for step in found):
             return None
-        return block_layout(block, steps, tuple(dict.fromkeys(slots)), hosts[0] if hosts else "")
+        return self.courses.layout(block, steps, tuple(dict.fromkeys(slots)), hosts[0] if hosts else "")

@@ -10,7 +10,7 @@ from typing import Final
 from simpy import Environment, Event
 
 from simgpu.engine.fairness import Demand, Share, demand, fair_shares
-from simgpu.engine.instant import NETWORK, Instant
+from simgpu.engine.instant import Instant
 from simgpu.engine.recorder import Recorder
 from simgpu.program import Program, TransferCost
 
@@ -71,7 +71,7 @@ class Network:
     def _mark(self) -> None:
         if not self._pending:
             self._pending = True
-            self.instant.last(NETWORK, self._resolve)  # all changes of one instant are handled together
+            self.instant.last(self._resolve)  # all changes of one instant are handled together
 
     def _resolve(self) -> None:
         self._pending = False

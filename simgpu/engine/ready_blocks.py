@@ -111,7 +111,7 @@ def in_columns(gatherings: list[Gathering]) -> list[list[Outcome] | None]:
             if name != COMPUTE
         },
         durations_ns=durations.transpose(2, 0, 1),
-        sides=first.blocks.sides,
+        sides=first.blocks.block_sides(first.gate),
         times=None if first.blocks.residency is None else first.blocks.residency.times,
         host=host,
         kernels=[
