@@ -161,8 +161,6 @@ class StreamProcess:
         if not blocks.gathered(gate) or (residency is not None and events.busy > len(residency.under_way)):
             events.loop.release(self.walk)  # after the streams that have just been released
             yield None
-        if residency is not None and residency.under_way and local_ns > self.env.now:
-            yield self.env.timeout(local_ns - int(self.env.now))  # what can be known of them is known then
         self.waiting = None
         verdict = blocks.enter(gate, step, local_ns, self.walk)
         if verdict is None:
