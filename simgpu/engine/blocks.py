@@ -180,6 +180,11 @@ class RankBlocks:
         """Return the transfers beside the blocks that its streams wait in."""
         return [] if self.residency is None else self.residency.under_way
 
+    def earliest_ends_ns(self) -> list[int]:
+        """Return times that those of them do not end before that have started."""
+        now = int(self.events.loop.env.now)
+        return [meeting.earliest_end_ns(now) for meeting in self.under_way() if meeting.start_ns >= 0]
+
     def state(self, gate: int, step: int, local_ns: int) -> Hashable:
         """Return what happens in a block depends on, besides its kind and begin."""
         late = tuple(since for name, since in self._since_ns(gate).items() if since >= local_ns)

@@ -102,7 +102,7 @@ class Gathering:
         staying = [place for place in range(len(here)) if place not in going]
         ends = [here[place].local_ns + played.outcomes[place].end_ns for place in staying]
         next_ns = self.group.now_ns + 1  # what ends now has told nobody yet
-        news = [max(known[place], next_ns) for place in staying if here[place].blocks.known_until_ns()]
+        news = [max(end, next_ns) for place in staying for end in here[place].blocks.earliest_ends_ns()]
         self._latest = [played.outcomes[place] for place in staying]
         self._gone += [Gone(here[place].blocks.rank, played.arrivals_ns[place]) for place in going]
         self._take([here[place] for place in going], [played.outcomes[place] for place in going])

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simgpu.engine import pace, play, ready_blocks
+from simgpu.engine import blocks, pace, play, ready_blocks
+from simgpu.fold import fold
 from simgpu.lower.emitter import Emitter
 from simgpu.lower.perturbation import Perturbation, perturbed
+from simgpu.pricing import lower_case, op_prices
 from simgpu.program import Disturbance
 from simgpu.workload.software import HostCosts
 from tests.engine.test_blocks import PIPELINE, program_of, same, written_out
 from tests.programs import all_reduce, cost, program, reduce_key, role, works
+from tests.strategies import case_of, scenarios
 
 DURATIONS_NS = (900, 4000, 15_000, 40_000)
 RUNS = {count: works(*DURATIONS_NS[:count]).kernels for count in (1, 2, 3)} | {4: works(40_000).kernels}
@@ -104,6 +107,54 @@ def batches(monkeypatch):
 @given(actions, hosts, st.sampled_from([0.02, 0.4]), st.booleans())
 def test_columns_change_nothing(does, host, jitter, beside):
     subject = replicas(does, host, jitter, beside)
+    same(play(subject), play(written_out(subject)))
+
+
+@pytest.fixture(scope="module")
+def in_time():
+    """Nobody is told of the end of a block when the clock has passed it."""
+    commit = blocks.RankBlocks.commit
+
+    def checked(self, gate, step, begin_ns, outcome):
+        assert begin_ns + outcome.end_ns >= self.events.loop.env.now
+        commit(self, gate, step, begin_ns, outcome)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(blocks.RankBlocks, "commit", checked)
+        yield
+
+
+PERTURBATIONS = (Perturbation(jitter=0.05, seed=1), Perturbation(jitter=0.5, seed=2), Perturbation(slow={1: 1.4}))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scenarios(), st.sampled_from(PERTURBATIONS))
+def test_perturbed_ranks_go_as_if_every_instruction_were_played(in_time, scenario, perturbation):
+    case = case_of(scenario)
+    whole = perturbed(lower_case(case, op_prices(case)), perturbation)
+    for subject in (whole, fold(whole)):
+        same(play(subject), play(written_out(subject)))
+
+
+def test_a_rank_beside_a_transfer_and_an_idle_stream_ends_when_that_transfer_does(in_time):
+    """A pipeline of V shape with an offloaded optimizer: messages slow passes down, other streams wait for streams."""
+    small = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 8, "ffn": 512, "vocab": 1024}
+    case = case_of(
+        {
+            "model": small,
+            "cluster": {"topology": "dgx-a100"},
+            "training": {
+                "sequence_length": 128,
+                "micro_batch_size": 1,
+                "gradient_accumulation": 8,
+                "precision": "fp16",
+            },
+            "parallel": {"pp": 2, "dp": 4, "data_parallel": "zero2", "schedule": "zbv", "overlap_p2p": True},
+            "software": {"host_issue_ns": 0},
+            "zero": {"offload_optimizer": {"device": "cpu", "pin_memory": True}},
+        }
+    )
+    subject = perturbed(lower_case(case, op_prices(case)), Perturbation(jitter=0.5, seed=2))
     same(play(subject), play(written_out(subject)))
 
 
