@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from typing import TypeAlias
 
 from simpy import Environment, Event
@@ -25,7 +27,10 @@ class StreamLoop:
 
     env: Environment
     running: bool = False
+    past_ns: int = 0  # for the stream that runs: nobody who is behind the clock does anything new before this time
     _ready: deque[Walk] = field(default_factory=deque)
+    _behind: list[tuple[int, bool, int, Walk]] = field(default_factory=list)  # a heap
+    _numbers: count[int] = field(default_factory=count)
 
     def release(self, walk: Walk) -> None:
         """Let a stream go on, soon but not now."""
@@ -36,10 +41,31 @@ class StreamLoop:
             assert timeout.callbacks is not None  # a fresh event always has a list
             timeout.callbacks.append(self._run)
 
+    def catch_up(self, walk: Walk, time_ns: int, *, again: bool) -> None:
+        """Let a stream that runs go on at a time behind the clock, after all others that are behind that too.
+
+        Parameters
+        ----------
+        walk : Walk
+        time_ns : int
+        again : bool
+            Whether it has been there: others that come to the same time first go first.
+        """
+        heappush(self._behind, (time_ns, again, next(self._numbers), walk))
+
+    def _next(self) -> Walk | None:
+        if self._ready:
+            return self._ready.popleft()
+        if not self._behind:
+            return None
+        time, again, _, walk = heappop(self._behind)
+        others = [other for other, there, _, _ in self._behind if other > time or not (again and there)]
+        self.past_ns = min([int(self.env.now), *others])
+        return walk
+
     def _run(self, _: Event) -> None:
         ready = self._ready
-        while ready:
-            walk = ready.popleft()
+        while (walk := self._next()) is not None:
             event = next(walk, None)
             if event is None:
                 continue  # it has ended, or another one releases it

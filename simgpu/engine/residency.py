@@ -103,6 +103,9 @@ class Residency:
             return foreseen(times, start, issued, self.levels)
         if start > self.env.now:
             yield self.env.timeout(start - int(self.env.now))
+        elif start < self.env.now:
+            events.loop.catch_up(walk, start, again=False)
+            yield None
         known = self.known_until_ns(events.busy)
         if known > start:
             self.levels.worst(start)  # what is past need not be copied
@@ -113,6 +116,14 @@ class Residency:
         while not running.over:
             level = self.levels.worst(running.now_ns)
             end, then = running.plan(level + 1), running.now_ns
+            if end > then and then < self.env.now:
+                past = min(end, events.loop.past_ns)
+                then = self.levels.next_ns(past, level)
+                running.advance(then, level + 1)
+                if not running.over:
+                    events.loop.catch_up(walk, then, again=then == past)
+                    yield None
+                continue
             if end > then:
                 then = yield from self._until(end, level)
             running.advance(then, level + 1)
