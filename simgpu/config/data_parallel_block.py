@@ -121,5 +121,7 @@ class DistributedOptimizerBlock(Block):
     """Reduce gradients during the last micro-batch's backward, in buckets; false reduces all of them after it."""
     overlap_param_gather: Flag = False
     """Gather weights during the next step's first forward; needs overlap_grad_reduce."""
+    average_in_collective: Flag = False
+    """NCCL divides by the replicas as it sums; false divides the gradients by a pass of their own before it."""
     ddp_bucket_size: Count | None = None
     """Elements reduced together; max(40e6, 1e6 x dp) when left out."""

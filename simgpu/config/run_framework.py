@@ -28,6 +28,10 @@ class Framework:
         ``precision`` where gradients are kept and reduced in the format of the matrix products, else empty.
     scatters : bool
         Pipeline messages are scattered over the tensor-parallel ranks (Megatron's scatter/gather optimisation).
+    averages : bool
+        Gradients are averaged by the collective that reduces them.
+    loss : str
+        ``software.cross_entropy`` where the kernels of the loss are not the preset's, else empty.
     assumption : str
         What was taken to be so, else empty.
     """
@@ -36,6 +40,8 @@ class Framework:
     kind: str
     gradients: str = ""
     scatters: bool = False
+    averages: bool = False
+    loss: str = ""
     assumption: str = ""
 
 
@@ -88,6 +94,8 @@ def find_framework(name: str, flash_attention: str) -> Framework | str:
                 kind=row["kind"],
                 gradients=row["gradients"],
                 scatters=row["scatters"] == "yes",
+                averages=row["averages"] == "yes",
+                loss=row["loss"],
                 assumption=row["assumption"],
             )
     return f"framework is not in simgpu/data/run_frameworks.csv: {name!r} with flash_attn {flash_attention!r}"
@@ -120,10 +128,10 @@ def find_replicas(shard: str, overlap: str, framework: Framework, dp: int) -> Re
     words, notes = shard.lower(), overlap.lower()
     if "distributed optimizer" in words:
         hidden = "overlap" in notes and "not overlapped" not in notes
-        return Replicas(
-            data_parallel="distributed_optimizer",
-            blocks={"distributed_optimizer": {"overlap_grad_reduce": hidden, "overlap_param_gather": hidden}},
-        )
+        options = {"overlap_grad_reduce": hidden, "overlap_param_gather": hidden}
+        if framework.averages:
+            options["average_in_collective"] = True
+        return Replicas(data_parallel="distributed_optimizer", blocks={"distributed_optimizer": options})
     if "fsdp" in words:
         return _fsdp(words, dp)
     if words == "dataparallel":

@@ -132,13 +132,15 @@ def row_scenario(cells: Mapping[str, str], numbers: Mapping[str, int]) -> RowSce
 def _software(row: _Row, framework: Framework) -> dict[str, Any] | str:
     """Name the software generation; MXFP8 finds a scale for 32 elements as it casts them, without a pass before."""
     words = row.text("precision")
+    settings = {"cross_entropy": framework.loss} if framework.loss else {}
     if _BLOCK_SCALED.search(words):
         row.assumptions.append(
             "MXFP8 is fp8 whose scales need no pass over the tensor; the scales themselves move no bytes"
         )
-    elif not _DEFAULT_SCALED.search(words) or framework.software != "te":
-        return framework.software
-    return {"preset": framework.software, "fp8_scaling": "delayed"}
+        settings["fp8_scaling"] = "delayed"
+    elif _DEFAULT_SCALED.search(words) and framework.software == "te":
+        settings["fp8_scaling"] = "delayed"
+    return {"preset": framework.software} | settings if settings else framework.software
 
 
 def _model(row: _Row) -> dict[str, Any] | str:

@@ -36,8 +36,11 @@ def choose_software(scenario: ScenarioBlock) -> Software:
     if not isinstance(wanted, SoftwareBlock):
         return PRESETS[wanted]
     preset = PRESETS[wanted.preset]
+    loss = wanted.cross_entropy
     return replace(
         preset,
+        fused_cross_entropy=preset.fused_cross_entropy if loss is None else loss == "fused",
+        fused_exponent=loss == "native",
         optimizer=wanted.optimizer or preset.optimizer,
         fp8_scaling=wanted.fp8_scaling or preset.fp8_scaling,
         attention_kernel=wanted.attention_kernel or preset.attention_kernel,

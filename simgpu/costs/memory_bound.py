@@ -14,12 +14,15 @@ from simgpu.workload.op import MemoryBound
 # Half-precision softmaxes and kernels that cannot read vectors, an operand being broadcast or transposed: fitted to
 # PyTorch's attention at sequences 512, 2048 and 8192, with and without a mask, on A100 and H100 together: figures of
 # arXiv 2307.08691 and 2407.08608; kernels of Dao-AILab/flash-attention benchmarks/benchmark_flash_attention.py.
+# Maximum and sum over rows of 131072 in fp32: of Megatron's unfused cross-entropy forward, 15.8 ms for 2^30 logits on
+# H100, what its copies leave (linkedin/Liger-Kernel benchmark/data/all_benchmark_data_megatron.csv).
 PATTERN_RATE = {
     "copy": 1.0,
     "norm": 0.7,
     "softmax": 0.8,
     "half_softmax": 0.6,
     "half_softmax_backward": 0.5,
+    "reduction": 0.5,
     "strided": 0.4,
 }
 UNCACHED = {"strided"}  # bound by instructions, so that what L2 holds saves nothing

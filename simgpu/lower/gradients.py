@@ -210,9 +210,9 @@ class GradientReductions:
             self.emitter.synchronize()
 
     def _flatten(self, reduction: Reduction, microbatch: int) -> None:
-        """Copy gradients into the buffer of their reduction, each when its hook says so."""
+        """Prepare gradients on the compute stream: copied into a buffer each when its hook says so, or averaged."""
         if reduction.copy_bytes:
-            name, even = "flatten gradients", reduction.copy_bytes // reduction.copies
+            name, even = reduction.copied, reduction.copy_bytes // reduction.copies
             sizes = [even] * (reduction.copies - 1)
             ops = [MemoryBound(name=name, bytes=size) for size in (*sizes, reduction.copy_bytes - sum(sizes))]
             self.emitter.kernels(name, self.prices.kernels(ops), phase="backward", microbatch=microbatch)

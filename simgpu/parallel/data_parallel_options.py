@@ -94,8 +94,12 @@ class FsdpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedOptimizerOptions:
-    """Megatron's distributed optimizer. ``ddp_bucket_size`` counts elements; None for max(40e6, 1e6 x dp)."""
+    """Megatron's distributed optimizer. ``ddp_bucket_size`` counts elements; None for max(40e6, 1e6 x dp).
+
+    ``average_in_collective``: the reduction divides by the replicas itself, without a pass over the gradients before.
+    """
 
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
+    average_in_collective: bool = False
     ddp_bucket_size: int | None = None

@@ -39,8 +39,8 @@ def short_lengths(case: Case) -> tuple[int, int] | None:
     """Return how many micro-batches two shorter steps have that tell the length of the whole, None where none do.
 
     Under 1F1B a pipeline of p stages is full from its p-th micro-batch on, and p are in flight at most: neither the
-    period nor the memory changes after that. Interleaved stages take micro-batches in groups of p, and need two of
-    these to fill. Split backward passes and schedules searched for a number of micro-batches are played whole.
+    period nor the memory changes after that. Interleaved stages take micro-batches in groups of p, of which one fills
+    the pipeline already. Split backward passes and schedules searched for a number of micro-batches are played whole.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def short_lengths(case: Case) -> tuple[int, int] | None:
     elif strategy.schedule == "1f1b":
         lengths = (stages + _APART, stages + 2 * _APART)
     elif strategy.schedule == "interleaved_1f1b" and whole % stages == 0:
-        lengths = (2 * stages, 3 * stages)
+        lengths = (stages, 2 * stages)
     else:
         return None
     return lengths if WORTH * sum(lengths) <= whole else None

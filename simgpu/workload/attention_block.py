@@ -65,7 +65,14 @@ def attention_piece(shard: Shard, *, exchange: bool = True) -> Piece:
     """
     model = shard.model
     pieces = [
-        column_parallel(shard, "attention.qkv", outputs=shard.qkv, total_outputs=model.qkv_width, bias=model.qkv_bias)
+        column_parallel(
+            shard,
+            "attention.qkv",
+            outputs=shard.qkv,
+            total_outputs=model.qkv_width,
+            bias=model.qkv_bias,
+            bias_kernel=shard.software.bias_kernel,
+        )
     ]
     if model.qk_norm:
         pieces.append(query_key_norm(shard, "attention"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simgpu.workload.embedding import EMBEDDING
 from simgpu.workload.linear import column_parallel
 from simgpu.workload.normalization import norm
@@ -34,7 +36,8 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
 
     Fused: one pass reads the logits for each row's maximum, sum and target (E), which the ranks exchange as three
     fp32 numbers; a second overwrites them with their gradient (2E), or puts it beside them. Only the logits are kept
-    (NVIDIA/TransformerEngine common/triton/cross_entropy.py).
+    (NVIDIA/TransformerEngine common/triton/cross_entropy.py). Where they are overwritten that is before the gradient of
+    the loss is known, by which a third pass multiplies every token's row (2E, element_mul_kernel).
 
     A metric of the logits casts them to fp32 (E + 4) and takes their log-softmax (8): time, after backward in truth,
     when the activations are gone, so that no memory is counted for it.
@@ -82,28 +85,29 @@ def _cross_entropy(shard: Shard) -> Piece:
 
     if shard.software.fused_cross_entropy:
         exchange = blocking("all_gather", 3 * FP32 * shard.tokens * shard.tp, "loss.statistics") if shard.tp > 1 else ()
+        gradient = MemoryBound(name="loss.gradient", bytes=2 * element * count)
+        scale = (replace(gradient, name="loss.scale"),) if shard.software.loss_in_place else ()
         return Piece(
-            forward=(MemoryBound(name="loss.statistics", bytes=element * count), *exchange),
-            backward=(MemoryBound(name="loss.gradient", bytes=2 * element * count),),
+            forward=(MemoryBound(name="loss.statistics", bytes=element * count), *exchange), backward=(gradient, *scale)
         )
 
     kept = _loss_bytes(shard)
     cast = 0 if kept == element else element + kept
 
-    def op(name: str, per_logit: int) -> tuple[MemoryBound, ...]:
-        return (MemoryBound(name=f"loss.{name}", bytes=per_logit * count),) if per_logit else ()
+    def op(name: str, per_logit: int, pattern: str = "copy") -> tuple[MemoryBound, ...]:
+        return (MemoryBound(name=f"loss.{name}", bytes=per_logit * count, pattern=pattern),) if per_logit else ()
 
     def joined(tag: str) -> tuple[PassItem, ...]:
         return blocking("all_reduce", FP32 * shard.tokens, f"loss.{tag}") if shard.tp > 1 else ()
 
     forward = (
         *op("cast", cast),
-        *op("max", kept),
+        *op("max", kept, "reduction"),
         *joined("max"),
-        *op("subtract", 2 * kept),
+        *op("subtract", 0 if shard.software.fused_exponent else 2 * kept),
         *joined("target"),
         *op("exp", 2 * kept),
-        *op("sum", kept),
+        *op("sum", kept, "reduction"),
         *joined("sum"),
         *op("divide", 2 * kept),
     )

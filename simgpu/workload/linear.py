@@ -60,6 +60,7 @@ def column_parallel(
     outputs: int,
     total_outputs: int,
     bias: bool = False,
+    bias_kernel: bool = False,
     total_weights: int | None = None,
     tied: str | None = None,
     allow_fp8: bool = True,
@@ -75,6 +76,8 @@ def column_parallel(
         Columns on this rank and in the whole model.
     bias : bool
         Added in the GEMM's epilogue; its gradient is a pass over the output gradient.
+    bias_kernel : bool
+        The bias is added by a kernel of its own behind the GEMM, which reads and writes the output.
     total_weights : int, optional
         Weights in the whole model when padding makes it less than ``total_outputs`` x hidden.
     tied : str, optional
@@ -109,6 +112,8 @@ def column_parallel(
         backward.append(Exchange(kind="all_gather", bytes=gathered, tag=f"{name}.regather"))
     forward += cast(shard, weight)
     forward += gathered_product(product, shard.tp, gathered, f"{name}.gather") if overlapped else (product,)
+    if offset and bias_kernel:
+        forward.append(MemoryBound(name=f"{name}.add_bias", bytes=2 * shard.element * tokens * outputs))
     if fp8:
         backward += cast_activation(shard, f"{name}.output_gradient", tokens * outputs, transposed=True)
         backward += weight_casts(shard, weight, "backward")

@@ -130,8 +130,9 @@ class Attention:
 class MemoryBound:
     """An op limited by memory traffic; ``pattern`` picks its rate.
 
-    ``copy``; ``norm``; ``softmax`` (fp32), ``half_softmax`` and ``half_softmax_backward`` (16 bits); ``strided`` (one
-    operand is broadcast or transposed, so that the kernel reads no vectors).
+    ``copy``; ``norm``; ``softmax`` (fp32), ``half_softmax`` and ``half_softmax_backward`` (16 bits); ``reduction``
+    (rows of a vocabulary's width to a number each); ``strided`` (one operand is broadcast or transposed, so that the
+    kernel reads no vectors).
     """
 
     name: str

@@ -91,6 +91,8 @@ class Software:
         SiLU and product are one kernel.
     fused_cross_entropy : bool
         The loss reads the logits twice and overwrites them with their gradient; otherwise it is a chain in fp32.
+    fused_exponent : bool
+        In that chain the maximum is subtracted in the exponential's kernel (Megatron's --cross-entropy-loss-fusion).
     half_precision_loss : bool
         That chain runs in the activations' format, not on fp32 copies of the logits.
     training_metrics : int
@@ -103,6 +105,8 @@ class Software:
     sequence_first : bool
         Activations are (sequence, batch, width) around flash attention on (batch, sequence, ...): micro-batches of
         several sequences keep its output in both layouts.
+    bias_kernel : bool
+        The bias of the projection to q, k and v is added by a kernel of its own; otherwise in the GEMM's epilogue.
     fused_wgrad_accumulation : bool
         Weight-gradient GEMMs add into the stored gradient where it lives in a buffer (Megatron's ``main_grad``).
     dummy_gradients : bool
@@ -141,10 +145,12 @@ class Software:
     fused_cross_entropy: bool
     fused_wgrad_accumulation: bool
     optimizer: OptimizerKernels
+    bias_kernel: bool = False
     async_dgrad_reduce: bool = True
     attention_kernel: str = ""
     dropout: float = 0.0
     fp8_scaling: Fp8Scaling | None = None
+    fused_exponent: bool = False
     half_precision_loss: bool = False
     training_metrics: int = 0
     loss_in_place: bool = False
@@ -175,12 +181,14 @@ _EAGER: Final = Software(
 # NVIDIA/Megatron-LM v2.x, as in arXiv 2104.04473 section 4.2: fused scale-mask-softmax, bias-GeLU and
 # bias-dropout-add (megatron/model/fused_{softmax,bias_gelu}.py, transformer.py), fused layer norm, and the
 # fp16 optimizer of megatron/optimizer/optimizer.py; --attention-dropout and --hidden-dropout are 0.1. It has neither
-# rotary embedding nor SwiGLU.
+# rotary embedding nor SwiGLU. Its linear layers multiply and then add their bias: by F.linear of three dimensions,
+# which PyTorch of that time did not fuse; v3.0 writes so itself (megatron/core/tensor_parallel/layers.py).
 _MEGATRON_2021: Final = replace(
     _EAGER,
     name="megatron-2021",
     softmax="fused",
     fused_norm=True,
+    bias_kernel=True,
     fused_bias_activation=True,
     fused_bias_dropout_residual=True,
     optimizer="megatron",
@@ -234,6 +242,7 @@ _COMPOSER_2023: Final = replace(
 _FLASH: Final = replace(
     _MEGATRON_2021,
     name="flash",
+    bias_kernel=False,
     async_dgrad_reduce=True,
     flash_attention=True,
     attention_kernel="flash-2",

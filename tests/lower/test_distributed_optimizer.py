@@ -37,8 +37,9 @@ def test_by_default_everything_is_reduced_after_the_whole_backward():
         f"""
         {BEFORE}
         compute: B1 head | B1 block 1 | B1 block 0 | B1 embedding
+                 average gradients@1 = {8 * ALL}
                  <reduce gradients to embedding.weight@1>
-        dp: <B1 embedding> | reduce gradients to embedding.weight@1 = reduce_scatter {4 * ALL}
+        dp: <average gradients@1> | reduce gradients to embedding.weight@1 = reduce_scatter {4 * ALL}
         {STEP}
         dp: <optimizer> | gather updated weights = all_gather {2 * ALL}
         compute: <gather updated weights>
@@ -51,12 +52,15 @@ def test_by_default_everything_is_reduced_after_the_whole_backward():
 
 REDUCED = f"""
         compute: B1 head | B1 block 1                              -- until gate_up's gradient fills the first bucket
+                 average gradients@1 = {8 * FIRST}
                  B1 block 1 #2 | B1 block 0
+                 average gradients@1 #2 = {8 * SECOND}
                  B1 block 0 #2 | B1 embedding
+                 average gradients@1 #3 = {8 * THIRD}
                  <reduce gradients to embedding.weight@1>
-        dp: <B1 block 1> | reduce gradients to mlp.gate_up.weight@1 = reduce_scatter {4 * FIRST}
-            <B1 block 0> | reduce gradients to mlp.gate_up.weight@1 #2 = reduce_scatter {4 * SECOND}
-            <B1 embedding> | reduce gradients to embedding.weight@1 = reduce_scatter {4 * THIRD}
+        dp: <average gradients@1> | reduce gradients to mlp.gate_up.weight@1 = reduce_scatter {4 * FIRST}
+            <average gradients@1 #2> | reduce gradients to mlp.gate_up.weight@1 #2 = reduce_scatter {4 * SECOND}
+            <average gradients@1 #3> | reduce gradients to embedding.weight@1 = reduce_scatter {4 * THIRD}
 """
 
 
@@ -72,6 +76,12 @@ def test_overlap_grad_reduce_reduces_buckets_beside_the_last_backward():
         compute: <gather updated weights #3>
         """
     )
+
+
+def test_a_collective_that_averages_needs_no_pass_before():
+    tokens = streams(megatron(average_in_collective=True))
+    assert not any("average" in token for token in tokens["compute"])
+    assert tokens["dp"][0] == "<B1 embedding>"
 
 
 def test_overlap_param_gather_gathers_a_bucket_when_the_one_before_it_is_taken_into_use():
@@ -109,7 +119,7 @@ def test_ranks_with_several_chunks_gather_the_next_ones_ahead():
         data_parallel="distributed_optimizer",
         distributed_optimizer={"overlap_grad_reduce": True, "overlap_param_gather": True},
     )  # fmt: skip
-    gathers = [[token for token in streams(role)["dp"] if "reduce" not in token and "B" not in token]
+    gathers = [[token for token in streams(role)["dp"] if not {"reduce", "average"} & set(token.strip("<").split())]
                for role in (first, second)]  # fmt: skip
     # Two at once; the third when its predecessor begins on the first rank, which the second is one forward behind
     assert [row[0::2] for row in gathers] == [

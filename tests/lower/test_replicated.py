@@ -69,36 +69,49 @@ def test_pytorch_ddp_without_a_cap_starts_with_one_mebibyte():
     assert reductions == [f"reduce gradients to embedding.weight@1 = all_reduce {4 * ALL}"], "460 kB fit in 1 MiB"
 
 
-def test_megatron_ddp_reduces_its_main_gradients_without_copies():
+def test_megatron_ddp_averages_its_main_gradients_in_place():
     """Stage 0 of two (embedding, block 0) in buckets of 39,322 elements as above; stage 1 (block 1, head) in one.
 
-    Only on the first stage is the end of backward the end of the step's; Megatron cuts nothing elsewhere.
+    Each is divided by the replicas where it lies: 4 B read and written. Only on the first stage is the end of backward
+    the end of the step's; Megatron cuts nothing elsewhere.
     """
     first, last = roles(gpus=4, pp=2, data_parallel="ddp", ddp=SMALL_BUCKETS)
     block = DOWN + GATE_UP + NORM + OUT + QKV + NORM
     held = block + EMBEDDING
-    assert streams(first)["compute"][-8:] == [
+    assert streams(first)["compute"][-10:] == [
         "<recv B1>",
         "B1 block 0",  # down, gate_up, norm2, out, qkv: 41,024 elements, full with qkv
+        f"average gradients@1 = {8 * (block - NORM)}",
         "B1 block 0 #2",
         "B1 embedding",
+        f"average gradients@1 #2 = {8 * (NORM + EMBEDDING)}",
         "<reduce gradients to embedding.weight@1>",  # joined after the whole backward
         f"gradient norm = {4 * held}",
         "<reduce gradient norm>",  # stages hold different gradients
         f"optimizer = {(8 + 30 + 4) * held}",  # clip; AdamW with bf16 weights and fp32 master; main_grad cleared
     ]
     assert streams(first)["dp"] == [
-        "<B1 block 0>",
+        "<average gradients@1>",
         f"reduce gradients to attention.qkv.weight@1 = all_reduce {4 * (block - NORM)}",
-        "<B1 embedding>",
+        "<average gradients@1 #2>",
         f"reduce gradients to embedding.weight@1 = all_reduce {4 * (NORM + EMBEDDING)}",
     ]
     assert streams(last)["dp"] == [
-        "<B1 block 1>",
+        "<average gradients@1>",
         f"reduce gradients to norm1.weight@1 = all_reduce {4 * (block + NORM + EMBEDDING)}",
     ]
     assert not any("flatten" in token for role in (first, last) for token in streams(role)["compute"])
     assert "buckets" not in first.resident_bytes
+
+
+def test_megatron_of_2021_flattens_its_16_bit_gradients_and_copies_them_back():
+    """2 B an element: flattened (4 B) and divided (4 B) before the reduction, copied back (4 B) behind it."""
+    formats = {"grad_dtype": "bf16", "reduce_dtype": "bf16"}
+    role = roles(gpus=4, pp=2, data_parallel="ddp", ddp={"bucket_cap_mb": 1_000}, training=formats)[1]
+    held = DOWN + GATE_UP + NORM + OUT + QKV + NORM + NORM + EMBEDDING
+    compute = streams(role)["compute"]
+    assert [token for token in compute if token.startswith("average")] == [f"average gradients@1 = {8 * held}"]
+    assert [token for token in compute if token.startswith("unflatten")] == [f"unflatten gradients = {4 * held}"]
 
 
 PLAIN = [

@@ -37,7 +37,7 @@ def _case(micro_batches: int, **parallel: Any) -> Case:
     ("parallel", "micro_batches", "lengths"),
     [
         ({"pp": 4}, 40, (8, 12)),
-        ({"pp": 2, "virtual_stages": 2}, 40, (4, 6)),
+        ({"pp": 2, "virtual_stages": 2}, 40, (2, 4)),
         ({"tp": 2}, 24, (4, 8)),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_line_is_the_whole_step(parallel: dict[str, int], micro_batches: int
     assert line.step_ns == pytest.approx(whole.step_time_ns, rel=1e-4)
     assert sum(line.breakdown.values()) == pytest.approx(1)
     for name, length_ns in whole.breakdown_ns.items():
-        assert line.breakdown.get(name, 0) == pytest.approx(length_ns / whole.step_time_ns, abs=1e-4)
+        assert line.breakdown.get(name, 0) == pytest.approx(length_ns / whole.step_time_ns, abs=1e-3)
     assert line.fits == whole.fits
 
 

@@ -48,7 +48,7 @@ def test_a_gated_mlp_is_llama(tmp_path: Path) -> None:
 
 def test_the_generation_follows_framework_and_date(tmp_path: Path) -> None:
     assert _data(tmp_path, framework="Megatron-LM (2022)")["software"] == "megatron-2022"
-    assert _data(tmp_path, framework="NeMo/Megatron-Core", flash_attn="y (TE)")["software"] == "te"
+    assert _data(tmp_path, framework="Megatron-LM core 0.14+ (2026)", flash_attn="y (TE)")["software"] == "te"
     assert _data(tmp_path, framework="Composer + PyTorch FSDP1", flash_attn="y")["software"] == "composer-2023"
 
 
@@ -62,7 +62,17 @@ def test_block_scaled_fp8_needs_no_pass_for_scales(tmp_path: Path) -> None:
 def test_transformer_engines_own_recipe_is_delayed_scaling(tmp_path: Path, precision: str, scaling: str | None) -> None:
     row = {"precision": precision, "gpu": "H100-80GB", "framework": "NeMo 24.07", "flash_attn": "y"}
     runs, _ = read_run_table(write_table(tmp_path / "t.csv", [row]))
-    assert runs[0].data["software"] == ({"preset": "te", "fp8_scaling": scaling} if scaling else "te")
+    older = {"preset": "te", "cross_entropy": "native"}  # than Transformer Engine's cross-entropy
+    assert runs[0].data["software"] == older | ({"fp8_scaling": scaling} if scaling else {})
+
+
+def test_nemo_averages_gradients_in_the_collective_and_megatron_before_it(tmp_path: Path) -> None:
+    row = {"flash_attn": "y", "shard": "distributed optimizer (ZeRO-1)", "tp": "1", "dp": "8", "global_batch": "64"}
+    averages = {
+        name: _data(tmp_path, framework=name, **row)["distributed_optimizer"].get("average_in_collective", False)
+        for name in ("NeMo/Megatron-Core", "Megatron-Bridge 25.09", "Megatron-LM core 0.14+ (2026)")
+    }
+    assert list(averages.values()) == [True, True, False]
 
 
 def test_full_fine_tuning_is_training_and_says_so(tmp_path: Path) -> None:

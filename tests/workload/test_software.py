@@ -260,14 +260,37 @@ def test_saved_bytes_of_eager_llama_by_hand():
 # Cross-entropy
 
 
-def test_fused_cross_entropy_moves_6_bytes_per_logit_and_keeps_the_logits():
+def test_fused_cross_entropy_reads_the_logits_twice_and_keeps_them():
+    """One pass for the sums (2 B) and one for the gradient (4 B); where the logits lay, a third scales it (4 B)."""
     logits = TOKENS * 1024
-    for preset, size, kernels in (("flash", 52, 8), ("te", 6, 2)):
+    for preset, size, kernels in (("flash", 52, 8), ("compile", 6, 2), ("te", 10, 3)):
         head = units(preset).head
         found = moved(head.forward, "loss"), moved(head.backward, "loss")
         assert (found[0][0] + found[1][0], found[0][1] + found[1][1]) == (size * logits, kernels)
     head = units("te").head
     assert (head.logits_bytes, head.backward_bytes) == (2 * logits, 0)
+
+
+def test_reductions_of_rows_take_twice_their_bytes():
+    """Megatron's unfused loss on H100, 2^13 tokens of 2^17 logits: 15.8 ms forward (linkedin/Liger-Kernel)."""
+    loss = [op for op in units("megatron-2022").head.forward if getattr(op, "name", "").startswith("loss.")]
+    more = (1 << 30) // (TOKENS * 1024)
+    whole_ns = sum(price(replace(op, bytes=op.bytes * more), gpu("H100-SXM5-80GB")) for op in loss)
+    assert whole_ns == pytest.approx(15.8e6, rel=0.03)
+
+
+def test_megatrons_own_fusion_subtracts_in_the_exponential():
+    native = replace(PRESETS["te"], fused_cross_entropy=False, fused_exponent=True)
+    names = [op.name for op in units(native).head.forward if getattr(op, "name", "").startswith("loss.")]
+    assert names == ["loss.cast", "loss.max", "loss.exp", "loss.sum", "loss.divide"]
+
+
+def test_megatron_adds_the_bias_of_q_k_and_v_by_a_kernel():
+    """Read and write of 3 h outputs a token, in 16 bits."""
+    plain, own = (units(preset, GPT) for preset in ("eager", "megatron-2021"))
+    (added,) = [op for op in own.block.forward if getattr(op, "name", "") == "attention.qkv.add_bias"]
+    assert added.bytes == 4 * TOKENS * 3 * HIDDEN
+    assert not [op for op in plain.block.forward if "add_bias" in getattr(op, "name", "")]
 
 
 def test_composers_metrics_read_the_logits_twice_more_in_fp32():

@@ -15,7 +15,10 @@ ROWS = {
     "bias + dropout + residual": lambda it: FUSED if it.fused_bias_dropout_residual else "up to three",
     "rotary embedding": lambda it: FUSED if it.fused_rope else CHAIN,
     "SwiGLU": lambda it: FUSED if it.fused_swiglu else "two kernels",
-    "cross-entropy": lambda it: "two passes" if it.fused_cross_entropy else "chain in fp32",
+    "cross-entropy": lambda it: (
+        ("three passes" if it.loss_in_place else "two passes") if it.fused_cross_entropy else "chain in fp32"
+    ),
+    "bias of q, k and v": lambda it: "a kernel of its own" if it.bias_kernel else "in the GEMM",
     "weight gradients": lambda it: "added in the GEMM" if it.fused_wgrad_accumulation else "added by a kernel",
     "optimizer": lambda it: {"megatron": "Megatron's chain", "for_loop": "tensor by tensor"}.get(
         it.optimizer, it.optimizer
@@ -35,8 +38,9 @@ ROWS = {
 }
 FIELDS = {
     "fused_norm", "fused_bias_activation", "fused_bias_dropout_residual", "fused_rope", "fused_swiglu",
-    "fused_cross_entropy", "fused_wgrad_accumulation", "optimizer", "fp8_scaling", "dropout", "async_dgrad_reduce",
-    "training_metrics", "loss_in_place", "dummy_gradients", "reentrant_checkpoint", "host",
+    "fused_cross_entropy", "bias_kernel", "fused_wgrad_accumulation", "optimizer", "fp8_scaling",
+    "dropout", "async_dgrad_reduce", "training_metrics", "loss_in_place", "dummy_gradients", "reentrant_checkpoint",
+    "host",
 }  # fmt: skip
 CORE = {"flash_attention", "softmax", "attention_kernel"}  # the row "attention core", in words
 

@@ -56,7 +56,7 @@ IDLE: Final = (
     "enable-ft-package", "calc-ft-timeouts", "use-cpu-initialization", "init-model-with-meta-device",
     "fsdp-double-buffer",
     "fsdp-manual-registration", "overlap-param-gather-with-optimizer-step", "align-*", "nccl-communicator-config-path",
-    "enable-experimental", "no-pipeline-parallel", "pp-partition-method", "ddp-average-in-collective",
+    "enable-experimental", "no-pipeline-parallel", "pp-partition-method",
     "use-legacy-models",
     "use-mcore-models", "use-te", "deepspeed", "deepspeed-config", "deepspeed-activation-checkpointing",
     "deepspeed-mpi", "zero-stage", "jobid", "wait", "kill-on-bad-exit", "mpi", "container-*",

@@ -46,6 +46,7 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
     overlap_grads = arguments.flag("overlap-grad-reduce")
     overlap_weights = arguments.flag("overlap-param-gather")
     sharded = arguments.flag("use-distributed-optimizer")
+    averages = arguments.flag("ddp-average-in-collective")
     bucket = arguments.integer("ddp-bucket-size", field="distributed_optimizer.ddp_bucket_size", least=1)
     if arguments.has("deepspeed"):
         return _deepspeed(arguments)
@@ -60,6 +61,7 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
             "distributed_optimizer.overlap_grad_reduce": overlap_grads,
             "distributed_optimizer.overlap_param_gather": overlap_weights,
             "distributed_optimizer.ddp_bucket_size": bucket,
+            **({"distributed_optimizer.average_in_collective": True} if averages else {}),
         }
     if overlap_weights:
         arguments.refuse("overlap-param-gather", "needs --use-distributed-optimizer in Megatron")

@@ -159,6 +159,7 @@ def _replicas(job: Job) -> list[str]:
         row = ["--use-distributed-optimizer"]
         row += ["--overlap-grad-reduce"] if options.overlap_grad_reduce else []
         row += ["--overlap-param-gather"] if options.overlap_param_gather else []
+        row += ["--ddp-average-in-collective"] if options.average_in_collective else []
         return row + ([] if options.ddp_bucket_size is None else ["--ddp-bucket-size", str(options.ddp_bucket_size)])
     if kind == "fsdp":
         return ["--use-torch-fsdp2", "--ckpt-format", "torch_dist", "--no-gradient-accumulation-fusion"]

@@ -26,12 +26,12 @@ class Hop:
 class Reduction:
     """A gradient reduction that may start when the gradient ``parameter`` of ``unit`` is ready.
 
-    ``copy_bytes`` is the memory traffic to flatten gradients into the buffer first and ``copy_back_bytes`` that to
-    bring the result back, both on the compute stream; ``add_bytes`` that to add the reduced shard to the kept
-    gradients, on the last hop's stream. ``group`` is the key of the ShardGroup whose unsharded gradients it ends, where
-    there is one; ``kept_elements`` are those of this rank's part of the result, where that is split. ``copies`` says
-    how many gradients are flattened one by one, each by a kernel that its hook issues. ``flat_bytes`` is the memory of
-    a copy that is made to be sent, and lives until the reduction ends.
+    ``copy_bytes`` is the memory traffic to flatten gradients into the buffer first, or to average them (``copied`` says
+    which), and ``copy_back_bytes`` that to bring the result back, both on the compute stream; ``add_bytes`` that to add
+    the reduced shard to the kept gradients, on the last hop's stream. ``group`` is the key of the ShardGroup whose
+    unsharded gradients it ends, where there is one; ``kept_elements`` are those of this rank's part of the result,
+    where that is split. ``copies`` says how many gradients are flattened one by one, each by a kernel that its hook
+    issues. ``flat_bytes`` is the memory of a copy that is made to be sent, and lives until the reduction ends.
     """
 
     hops: tuple[Hop, ...]
@@ -44,6 +44,7 @@ class Reduction:
     group: ShardKey | None = None
     kept_elements: int = 0
     copies: int = 1
+    copied: str = "flatten gradients"
     flat_bytes: int = 0
 
     @property
