@@ -12,6 +12,7 @@ from simgpu.cli.one_case import one_case
 from simgpu.cli.progress import watched
 from simgpu.io.kineto_ops import OpCalls
 from simgpu.io.kineto_reader import read_kineto, trace_files
+from simgpu.io.trace_gaps import rank_gaps
 from simgpu.io.user_path import user_path
 from simgpu.metrics.trace_report import TracedRank, TraceReport, as_traced, report_traces, traces_to_json
 
@@ -155,8 +156,9 @@ def read_steps(paths: Sequence[Path], step: str | None, calls: Sequence[OpCalls]
 
 
 def trace_warnings(report: TraceReport) -> list[str]:
-    """List what is missing from each file or was salvaged."""
-    return [f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings]
+    """List what is missing from each file or was salvaged, and what does not fit between their ranks."""
+    own = [f"{rank.trace.source}: {text}" for rank in report.ranks for text in rank.trace.warnings]
+    return [*own, *rank_gaps([rank.trace for rank in report.ranks])]
 
 
 def _only(report: TraceReport, step: str) -> TraceReport:

@@ -55,9 +55,14 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
     nccl = nccl_choice(scenario, inputs, findings)
     model = inputs.model(scenario.model, findings) if findings.sound("model") else None
     cluster, perturbation = None, UNDISTURBED
+    host_notes: tuple[str, ...] = ()
     if findings.sound("cluster"):
         cluster = inputs.cluster(scenario.cluster, findings)
         if cluster is not None:
+            if nccl.host:
+                from simgpu.config.measured_host import measured_host  # only measured copies pay for it
+
+                cluster, host_notes = measured_host(cluster, nccl.host)
             perturbation = disorder_ranks(cluster, scenario.perturb, findings)
             cluster = disorder_links(cluster, scenario.perturb, findings)
     elif findings.sound("cluster.topology"):
@@ -121,6 +126,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
             *_token_note(model),
             *inputs.warnings(scenario.model),
             *nccl.notes,
+            *host_notes,
             *measured_groups(nccl.settings, cluster),
         ),
     )

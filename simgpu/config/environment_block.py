@@ -49,8 +49,9 @@ class NetworkBlock(Block):
     nccl: NcclBlock | None = None
     """NCCL's version and environment variables."""
     logs: Annotated[list[Text], BeforeValidator(_listed)] | None = None
-    """Files (relative to this file) of the machine itself: output of nccl-tests, whose times go before the model, and
-    NCCL's own log (NCCL_DEBUG=INFO), whose version and settings hold where network.nccl does not say otherwise."""
+    """Files (relative to this file) of the machine itself: output of nccl-tests, whose times go before the model;
+    NCCL's own log (NCCL_DEBUG=INFO), whose version and settings hold where network.nccl does not say otherwise; output
+    of nvbandwidth, whose copies between a GPU and its host set the rates of the links on their way."""
 
 
 class SoftwareBlock(Block):
@@ -62,6 +63,8 @@ class SoftwareBlock(Block):
     """Kernels of the optimizer instead of the preset's: torch.optim's fused, foreach or neither, Megatron's."""
     fp8_scaling: Annotated[Literal["current", "delayed"], ANY_CASE] | None = None
     """How fp8 scales are found instead of the preset's way: a pass over each tensor, or from earlier steps."""
+    cross_entropy: Annotated[Literal["chain", "native", "fused"], ANY_CASE] | None = None
+    """Kernels of the loss instead of the preset's: a chain in fp32, Megatron's own fusion of it, or two passes."""
     attention_kernel: _Kernel | None = None
     """Flash attention kernel instead of the preset's (docs/software.md)."""
     host_issue_ns: TimeNs | None = None

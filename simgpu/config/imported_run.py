@@ -18,18 +18,24 @@ from simgpu.config.imported_run_machines import choose_machines
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged, merge
 from simgpu.config.imported_run_model import choose_model
 from simgpu.config.imported_run_open import check_open
+from simgpu.config.imported_run_ports import settle_ports
 from simgpu.config.imported_run_sizes import fill_automatic, freeze_layers, settle_formats, take_dropout
+from simgpu.config.imported_run_start import settle_start
 from simgpu.config.inputs import Inputs
 from simgpu.config.load import load_scenario
 from simgpu.config.lookup import looks_like_path
 from simgpu.config.settings import parse_overrides
 from simgpu.config.structure import check_structure
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign import host_list
+from simgpu.io.foreign.launch_line import PLAIN
 from simgpu.io.foreign.litgpt_model import listed_model
+from simgpu.io.foreign.machine_files import NETWORK_LOG
 from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
-_PRECISION: Final = {"training.precision"}
+_NO_TRAINING: Final = {"training.precision", PLAIN}
+"""Keys of ``open`` that say nothing of a training."""
 _GENERATION: Final = "software: "  # how notes begin that say which kernels a file's options mean
 _ORDER: Final = (
     "name", "model", "cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer", "network",
@@ -113,10 +119,11 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     (2, 'ddp')
     """
     readings = with_named_files(paths)
-    _check_training(readings)
+    _check_training(readings, model_given=answers.model is not None)
     command_line = _command_line(answers.settings)
     decided = [_without(reading, command_line.settings) for reading in readings]
     merged = merge([*decided, command_line] if command_line.settings else decided)
+    readings = settle_start(merged, readings, gpus_given=answers.gpus)
     check_open(merged, readings, model_given=answers.model is not None)
     base = paths[0].parent
     answer = answers.model
@@ -138,6 +145,8 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     assumed = assume(merged, readings, architecture)
     fill_automatic(merged, readings, architecture, assumed)
     gpus, nodes = choose_machines(merged, readings, answers.gpus, str(topology), assumed)
+    settle_ports(merged, readings, str(topology), nodes)
+    merged.put("network.logs", [log for reading in readings for log in reading.logs] or None, "")
     share_out(merged, readings, gpus)
     join_replicas(merged, gpus=gpus, nodes=nodes)
     settle_formats(merged, readings, gpus)
@@ -163,9 +172,19 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     )
 
 
-def _check_training(readings: Sequence[Reading]) -> None:
-    """Refuse a script that plain Python starts and that nothing shows to train."""
-    said = [reading for reading in readings if reading.settings or reading.gpus or reading.open.keys() - _PRECISION]
+def _check_training(readings: Sequence[Reading], *, model_given: bool) -> None:
+    """Refuse files that show no training: those of a machine alone, and a script that plain Python starts."""
+    if not model_given and all(reading.kind in (NETWORK_LOG, host_list.KIND) for reading in readings):
+        problem = "says something of machines, and nothing of a run"
+        fix = "give the configuration of the run as another FILE, or name the model with --model"
+        if any(reading.logs for reading in readings):
+            fix += "; in a scenario that is there, name it in network: {logs: [...]}"
+        raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=readings[0].source)])
+    said = [
+        reading
+        for reading in readings
+        if reading.settings or reading.gpus or reading.logs or reading.open.keys() - _NO_TRAINING
+    ]
     if not said:
         problem = "starts a script, and no argument of it is known to be about training"
         fix = "give the configuration that it reads as another FILE"
@@ -248,7 +267,9 @@ def _relative(data: dict[str, Any], folder: Path) -> dict[str, Any]:
         path = Path(name).absolute()
         return os.path.relpath(path, folder.absolute()) if path.exists() else name
 
-    model, cluster = data["model"], data["cluster"]
+    model, cluster, network = data["model"], data["cluster"], data.get("network")
+    if isinstance(network, dict) and "logs" in network:
+        data = {**data, "network": {**network, "logs": [moved(log) for log in network["logs"]]}}
     if isinstance(model, dict) and "base" in model:
         model = {**model, "base": moved(model["base"])}
     return {**data, "model": moved(model), "cluster": {**cluster, "topology": moved(cluster["topology"])}}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from simgpu.config.imported_run_layout import model_parallel
 from simgpu.config.imported_run_merge import Merged
+from simgpu.io.foreign.accelerate import MEGATRON
 from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
@@ -92,6 +94,8 @@ def assume_unused(merged: Merged, readings: Sequence[Reading], assumed: list[str
     )
     if merged.get("parallel.data_parallel") != "ddp" or not trained or name in merged.values:
         return
+    if any(MEGATRON in reading.open for reading in readings) or model_parallel(merged) > 1:
+        return  # Megatron's DDP, or replicas of several GPUs, which another library joins
     if merged.get("training.recompute") != "full":
         merged.put(name, True, "")
         assumed.append(f"{name}: true, the default of Transformers' Trainer without gradient checkpointing")

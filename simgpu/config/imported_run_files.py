@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.kinds import kind_of, read_foreign
+from simgpu.io.foreign.fsdp_options import FILE, read_fsdp_file
+from simgpu.io.foreign.fsdp_options import KIND as FSDP
+from simgpu.io.foreign.kinds import kind_of, read_foreign, with_fsdp_options
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.user_path import is_readable, user_path
 
@@ -21,6 +23,7 @@ _NAMED: Final = {
     "job_config_file": ("torchtitan",),
     "yaml_cfg_file": ("megatron-yaml-cfg",),
     "config_file": ("llamafactory", "axolotl", "torchtune"),
+    FILE: (FSDP,),
     "script_config_file": ("trainer", "olmo", "llm-foundry", "nanotron"),
 }
 """Which kind of file a reading may name, by its key in ``open``."""
@@ -58,7 +61,24 @@ def with_named_files(paths: Sequence[Path]) -> list[Reading]:
             readings.append(found)
             homes.append(home)
         at += 1
+    readings = _with_options(readings, paths)
     return _agreed([_without_own(reading, readings) for reading in readings])
+
+
+def _with_options(readings: Sequence[Reading], paths: Sequence[Path]) -> list[Reading]:
+    """Give FSDP's options to the arguments that name their file; options that none names are refused."""
+    options = next((reading for reading in readings if reading.kind == FSDP), None)
+    if options is None:
+        return list(readings)
+    if not any(FILE in reading.open for reading in readings):
+        problem = "has options of FSDP, and nothing names it"
+        fix = "add --fsdp full_shard --fsdp_config FILE to the arguments of Trainer that it is for"
+        raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=options.source)])
+    given = [*paths, *[None] * (len(readings) - len(paths))]
+    return [
+        with_fsdp_options(path, reading, options.options) if path is not None and FILE in reading.open else reading
+        for path, reading in zip(given, readings, strict=True)
+    ]
 
 
 def _without_own(reading: Reading, readings: Sequence[Reading]) -> Reading:
@@ -77,7 +97,9 @@ def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Itera
         path = next((place for place in _places(named, home) if is_readable(place)), None)
         text = next((text for name, text in reading.written.items() if Path(name).name == Path(named).name), None)
         if text is not None:
-            yield _written(named, text), home
+            yield _written(named, text, read_fsdp_file if key == FILE else read_foreign), home
+        elif path is not None and key == FILE:
+            yield read_fsdp_file(path), path.parent
         elif path is not None and (key != _OWN or kind_of(path) in kinds):
             yield read_foreign(path), path.parent
         elif reading.kind not in _COMPLETE and key != _OWN:
@@ -85,12 +107,12 @@ def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Itera
             raise ScenarioError([Issue(field=key, value=named, problem=problem, fix=fix, file=reading.source)])
 
 
-def _written(named: str, text: str) -> Reading:
+def _written(named: str, text: str, read: Callable[[Path], Reading]) -> Reading:
     """Read a file that a script writes before it starts the job."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / Path(named).name
         path.write_text(text, encoding="utf-8")
-        return read_foreign(path)
+        return read(path)
 
 
 def _agreed(readings: Sequence[Reading]) -> list[Reading]:

@@ -13,6 +13,7 @@ from simgpu.io.foreign.reading import Reading
 COMMAND_LINE: Final = "--set"
 _RANK: Final = {COMMAND_LINE: 9, "launch-line": 5, "hf-config": 6, "deepspeed": 2, "accelerate": 1}
 _TRAINER_RANK: Final = 3
+_STAGE: Final = "parallel.data_parallel"
 
 
 @dataclass(slots=True)
@@ -81,7 +82,23 @@ def merge(readings: Sequence[Reading]) -> Merged:
                 _decide(name, before, kinds[name], merged.sources[name], reading, value, merged)
             merged.put(name, value, reading.source)
             kinds[name] = reading.kind
+    _check_pipeline(merged)
     return merged
+
+
+def _check_pipeline(merged: Merged) -> None:
+    """Refuse stages of ZeRO that DeepSpeed's pipelines refuse, unless the user decides for them himself.
+
+    deepspeedai/DeepSpeed deepspeed/runtime/pipe/engine.py, PipelineEngine.
+    """
+    stage, source = merged.get(_STAGE), merged.sources.get(_STAGE)
+    if stage not in ("zero2", "zero3") or (merged.get("parallel.pp") or 1) == 1 or source == COMMAND_LINE:
+        return
+    beside = f"beside parallel.pp {merged.get('parallel.pp')} of {merged.sources['parallel.pp']}"
+    problem = f"{beside}: DeepSpeed: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"
+    fix = f"take stage 1 or no pipeline, or ask what it would cost with --set {_STAGE}={stage}"
+    issue = Issue(field="zero_optimization.stage", value=stage[-1], problem=problem, fix=fix, file=source)
+    raise ScenarioError([issue])
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,14 +90,14 @@ def host_transfer(cluster: Cluster, rank: int, kind: str, bytes: int) -> Transfe
 def _copy(cluster: Cluster, rank: int, bytes: int, *, to_host: bool, pinned: bool) -> TransferCost:
     route = cluster.host_route(rank, to_host=to_host)
     links = [cluster.links[link] for link in route.links]
-    slowest = min(links, key=_copy_rate)
-    rate = _copy_rate(slowest)
+    slowest = min(links, key=copy_rate)
+    rate = copy_rate(slowest)
     staged_rate, latency_ns = _row(_PAGEABLE)
     if not pinned:
         rate = min(rate, staged_rate)
     loads = []
     for index, link in sorted(zip(route.links, links, strict=True)):
-        loads.append(Load(link=index, bytes=math.floor(bytes * link.bytes_per_s / _copy_rate(link))))
+        loads.append(Load(link=index, bytes=math.floor(bytes * link.bytes_per_s / copy_rate(link))))
     return TransferCost(
         latency_ns=latency_ns,
         stream_ns=math.ceil(bytes / rate * _NANO),
@@ -124,8 +124,25 @@ def _update(cluster: Cluster, rank: int, bytes: int) -> TransferCost:
     )
 
 
-def _copy_rate(link: Link) -> float:
-    """Bytes per second of a DMA copy over a link; on PCIe above NCCL's figure as copies of its generation are."""
+def copy_rate(link: Link) -> float:
+    """Return how fast a DMA copy goes over a link; on PCIe above NCCL's figure as copies of its generation are.
+
+    Parameters
+    ----------
+    link : Link
+
+    Returns
+    -------
+    float
+        Bytes per second, proportional to the link's own.
+
+    Examples
+    --------
+    >>> link = Link(name="", source="", target="", kind="pcie", bytes_per_s=24 * 10**9, latency_ns=0,
+    ...             nominal_bytes_per_s=31_500_000_000)
+    >>> round(copy_rate(link) / 1e9, 1)
+    25.0
+    """
     if link.kind != "pcie":
         return float(link.bytes_per_s)
     generation, _ = min(_GENERATIONS, key=lambda entry: abs(math.log(entry[1] / link.nominal_bytes_per_s)))

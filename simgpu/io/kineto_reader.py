@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.json_stream import TraceStream
+from simgpu.io.trace_gaps import TraceGaps
 from simgpu.metrics.kernel_class import is_communication, kernel_class
 from simgpu.metrics.rank_trace import GpuEvent, RankTrace
 
@@ -17,6 +18,8 @@ TRACE_ENDINGS: Final = (".json", ".json.gz", ".json.xz", ".trace", ".gz", ".xz")
 _GPU: Final = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "copy", "memset": "copy"}
 LAUNCH: Final = ("cuda_runtime", "runtime", "cuda_driver", "hip_runtime")
 """Categories of the CPU's calls that launch work."""
+_RECORDED: Final = frozenset((*_GPU, *LAUNCH))
+"""Categories that Kineto writes in one run behind all ops of the CPU: a file that was cut off lacks their ends."""
 
 _FARTHEST_US: Final = 2**62 // 1000
 """Microseconds: begin and duration together fit the 64 bits of nanoseconds that Kineto counts in."""
@@ -80,6 +83,7 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
     device: list[dict[str, Any]] = []
     launches: dict[int, int] = {}
     steps: dict[str, tuple[int, int]] = {}
+    gaps = TraceGaps()
     for event in stream:
         _check_times(path, event)
         if take is not None:
@@ -88,12 +92,16 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
         if event.get("ph") != "X" or not _timed(event):
             continue
         name = str(event.get("name", ""))
+        if category in _RECORDED:
+            gaps.until(_ns(event["ts"]) + _ns(event["dur"]))
         if category in _GPU:
             device.append(event)
+            gaps.ran(_integer(_arguments(event).get("correlation")))
         elif category in LAUNCH:
             number = _arguments(event).get("correlation")
             if isinstance(number, int):
                 launches[number] = _ns(event["ts"])
+                gaps.launch(name, number)
         elif name.startswith("ProfilerStep") and category in ("user_annotation", "operator", "cpu_op", ""):
             start = _ns(event["ts"])
             steps.setdefault(name, (start, start + _ns(event["dur"])))
@@ -101,16 +109,16 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
     info = stream.header.get("distributedInfo")
     described = info if isinstance(info, dict) else {}
     events = sorted((_gpu_event(event, launches) for event in device), key=lambda found: (found.start_ns, found.end_ns))
-    ordered = sorted((begin, end, name) for name, (begin, end) in steps.items())
+    ordered = [(name, begin, end) for begin, end, name in sorted((b, e, name) for name, (b, e) in steps.items())]
     return RankTrace(
         source=path.name,
         rank=_integer(described.get("rank")),
         world_size=_integer(described.get("world_size")),
         device=_device(stream.header.get("deviceProperties"), device),
         events=tuple(events),
-        steps=tuple((name, begin, end) for begin, end, name in ordered),
+        steps=tuple(ordered),
         groups=dict(_groups(described.get("pg_config"))),
-        warnings=(*_warnings(stream, events, described), *others),
+        warnings=(*_warnings(stream, events, described), *gaps.told(ordered), *others),
     )
 
 

@@ -28,8 +28,8 @@ _BEGIN: Final = re.compile(r"^#\s*nThread\s+\d+\s+nGpus\s+\d+")
 _RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)")
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
 _OTHERS: Final = {
-    "nvbandwidth (copies of a GPU and its host)": re.compile(r"nvbandwidth Version"),
-    "ibstat (identifiers of network ports)": re.compile(r"CA '\w+'|VM_hostname \S+$"),
+    "nvbandwidth (which network.logs takes)": re.compile(r"nvbandwidth Version"),
+    "ibstat (which simgpu import takes)": re.compile(r"CA '\w+'|VM_hostname \S+$"),
 }
 """Programs of the same users, by a line that each prints."""
 _MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place

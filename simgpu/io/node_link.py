@@ -39,8 +39,10 @@ def parse_node_link(text: str, source: str) -> dict[str, Any]:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise refusal(source, f"is not valid JSON: {error.msg}", line=error.lineno) from None
-    except (RecursionError, ValueError) as error:
-        raise refusal(source, f"is not readable JSON: {str(error) or 'nested too deeply'}") from None
+    except RecursionError:
+        raise refusal(source, "is not readable JSON: nested too deeply") from None
+    except ValueError:  # Python converts 4300 digits at most
+        raise refusal(source, "is not readable JSON: it has a number of thousands of digits") from None
     if not isinstance(data, dict):
         raise refusal(source, f"is no node-link graph: it needs {_LISTS}")
     nodes = data.get("nodes")

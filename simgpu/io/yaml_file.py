@@ -1,4 +1,4 @@
-"""YAML 1.2 files as plain mappings, with the line of every field."""
+"""YAML files as plain mappings, with the line of every field: 1.2, or as PyYAML reads other programs' files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _DEEPEST: Final = 50
 _SHOWN: Final = 4  # levels of a path that is too deep
 _MOST_BRACKETS: Final = 4 * _DEEPEST  # open at once, those in texts too
 _BRACKET: Final = re.compile(r"[\[\]{}]")
+_OCTAL: Final = re.compile(r"[-+]?0(?:[0-9]{1,30}|o[0-7]+)")
+_EIGHT: Final = frozenset("+-01234567")
+_SIXTIES: Final = re.compile(r"[-+]?[1-9][0-9]{0,8}(?::[0-5]?[0-9]){1,4}")
 _TAG: Final = "tag:yaml.org,2002:"
 
 
@@ -95,7 +98,7 @@ def read_yaml(path: Path, source: str | None = None) -> YamlFile:
     return parse_yaml(read_text(path, source), source)
 
 
-def parse_yaml(text: str, source: str) -> YamlFile:
+def parse_yaml(text: str, source: str, *, pyyaml: bool = False) -> YamlFile:
     r"""Read YAML text that holds one mapping.
 
     Parameters
@@ -103,6 +106,9 @@ def parse_yaml(text: str, source: str) -> YamlFile:
     text : str
     source : str
         Name of the file for messages.
+    pyyaml : bool
+        The file is for programs that read it with PyYAML, as YAML 1.1: ``010`` is eight, ``1:30`` is ninety, and
+        ``<<`` merges mappings.
 
     Returns
     -------
@@ -117,13 +123,15 @@ def parse_yaml(text: str, source: str) -> YamlFile:
     --------
     >>> parse_yaml("tokens: 5e8\nanswer: no\n", "x.yaml").data
     {'tokens': 500000000.0, 'answer': 'no'}
+    >>> parse_yaml("a: &x {b: 010}\nc: {<<: *x, d: '010'}\n", "x.yaml", pyyaml=True).data
+    {'a': {'b': 8}, 'c': {'b': 8, 'd': '010'}}
     """
     node = _compose(text, source)
     if node is None:
         raise _refuse(source, None, "is empty", allowed="a mapping of fields")
     if not _is(node, "map"):
         raise _refuse(source, _line(node), f"holds {_kind(node)}, not a mapping", fix="write fields as 'name: value'")
-    reader = _Reader(source)
+    reader = _Reader(source, pyyaml=pyyaml)
     data = reader.value(node, (), ())
     return YamlFile(source=source, data=data, lines=reader.lines, text=text)
 
@@ -190,8 +198,9 @@ def _check_brackets(text: str, source: str) -> None:
 class _Reader:
     """Turns YAML nodes into plain values and remembers lines."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, pyyaml: bool = False) -> None:
         self.source = source
+        self.pyyaml = pyyaml
         self.lines: dict[FieldPath, int] = {}
         self._nodes = 0
 
@@ -217,8 +226,12 @@ class _Reader:
     def _mapping(self, node: Any, path: FieldPath, above: tuple[int, ...]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         first: dict[str, int] = {}
+        merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if str(key_node.tag) == _TAG + "merge":
+                if self.pyyaml:
+                    merged |= self._merged(value_node, path, above)
+                    continue
                 raise self._error(key_node, path, "merge keys (<<) are no part of YAML 1.2", fix="repeat the fields")
             key = None if isinstance(key_node.value, list) else key_node.value
             if key is None or not (_is(key_node, "str") or _is(key_node, "int")):
@@ -230,10 +243,22 @@ class _Reader:
                 )
             first[key] = self.lines[here] = _line(key_node)
             result[key] = self.value(value_node, here, above)
-        return result
+        return {**merged, **result}
+
+    def _merged(self, node: Any, path: FieldPath, above: tuple[int, ...]) -> dict[str, Any]:
+        """Return the fields of a mapping, or of several, of which the first counts."""
+        found: dict[str, Any] = {}
+        for other in reversed(node.value) if _is(node, "seq") else [node]:
+            value = self.value(other, path, above)
+            if not isinstance(value, dict):
+                raise self._error(node, path, "merges what is no mapping", "<<: *NAME of a mapping")
+            found |= value
+        return found
 
     def _scalar(self, node: Any, path: FieldPath) -> Any:
         text = cast("str", node.value)
+        if self.pyyaml and not node.style and (number := _of_1_1(text)) is not None:
+            return number
         if _is(node, "null"):
             return None
         if _is(node, "bool"):
@@ -296,6 +321,19 @@ def _line(node: Any) -> int:
 
 def _kind(node: Any) -> str:
     return "a list" if _is(node, "seq") else "a single value"
+
+
+def _of_1_1(text: str) -> int | str | None:
+    """Return what YAML 1.1 reads otherwise than 1.2: octal and sexagesimal numbers; 09 and 0o7 are texts there."""
+    plain = text.replace("_", "")
+    if _OCTAL.fullmatch(plain):
+        return int(plain, 8) if set(plain) <= _EIGHT else text
+    if _SIXTIES.fullmatch(plain):
+        total = 0
+        for part in plain.lstrip("+-").split(":"):
+            total = 60 * total + int(part)
+        return -total if plain.startswith("-") else total
+    return None
 
 
 def _float(text: str) -> float:

@@ -189,10 +189,12 @@ def test_torchtitan(export: Export) -> None:
     # two sequences a micro-batch, four of them, four data-parallel ranks
     assert (data["training"]["local_batch_size"], data["training"]["global_batch_size"]) == (8, 32)
     pipeline = data["parallelism"]
-    assert (pipeline["pipeline_parallel_split_points"], pipeline["pipeline_parallel_microbatch_size"]) == (
-        ["layers.16"],
-        2,
-    )
+    assert pipeline["module_fqns_per_model_part"] == [
+        ["tok_embeddings", *(f"layers.{layer}" for layer in range(16))],
+        [*(f"layers.{layer}" for layer in range(16, 32)), "norm", "output"],
+    ]
+    assert pipeline["pipeline_parallel_microbatch_size"] == 2
+    assert "--model.hf_assets_path" in words(folder / "launch.sh")
     assert pipeline["data_parallel_shard_degree"] == 4
     assert words(folder / "launch.sh")[5:9] == ["-m", "torchtitan.train", "--job.config_file", "job.toml"]
 
@@ -236,7 +238,8 @@ def test_bash_runs_the_script(export: Export, form: str, tmp_path: Path) -> None
     program = place / command[0]
     program.write_text(FAKE)
     program.chmod(0o755)
-    given = {"TOKENIZER": "tok", "TRAIN_FILE": "/data/a b.txt", "NODE_RANK": "1", "MASTER_ADDR": "node0"}
+    given = {"TOKENIZER": "tok", "HF_ASSETS": "assets", "TRAIN_FILE": "/data/a b.txt", "NODE_RANK": "1"}
+    given |= {"MASTER_ADDR": "node0"}
     environment = {**os.environ, **given, "PATH": f"{place}:{os.environ['PATH']}", "OUT_FILE": str(tmp_path / "words")}
     done = subprocess.run(
         ["bash", str(folder / "launch.sh")], cwd="/", env=environment, check=False, capture_output=True

@@ -9,14 +9,22 @@ from typing import Final
 from simgpu.cli.trace import read_steps
 from simgpu.config.traced_table import traced_table
 from simgpu.io.kineto_ops import OpCalls
+from simgpu.io.log_lines import log_lines
 from simgpu.io.nccl_log import read_nccl_log
+from simgpu.io.nvbandwidth import is_nvbandwidth, read_nvbandwidth
 from simgpu.io.training_log import read_training_log
 
 _UNITS: Final = {"step_s": "s a step", "samples_per_s": "samples/s", "tokens_per_s_per_gpu": "tokens/s of a GPU"}
 
 
 def nccl(path: Path) -> tuple[str, str]:
-    """Return measured times of collectives, or the settings that a job's own log shows."""
+    """Return measured times of collectives, the settings that a job's own log shows, or measured copies."""
+    if is_nvbandwidth(log_lines(path)):
+        rates = read_nvbandwidth(path)
+        return "overrides", (
+            f"copies to a GPU at {min(rates.to_gpu_gb_per_s):g} GB/s and to the host at "
+            f"{min(rates.to_host_gb_per_s):g} GB/s, measured on {', '.join(rates.gpus)}"
+        )
     log = read_nccl_log(path)
     tests = [
         f"{test.kind} on {test.ranks} ranks of {test.nodes} node{'s' * (test.nodes > 1)}, {len(test.times_us)} sizes"

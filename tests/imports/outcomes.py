@@ -51,7 +51,7 @@ class Row:
     def outcome(self) -> tuple[str, str]:
         """Return `scenario` and what it says, or `refused` and why; of measurements what they give."""
         try:
-            if self.cells["folder"] in READERS:
+            if self.cells["folder"] in READERS and not self.cells["model"]:
                 return READERS[self.cells["folder"]](INPUTS / self.cells["folder"] / self.cells["file"])
             return "scenario", summary(self.run().data)
         except SimGPUError as error:

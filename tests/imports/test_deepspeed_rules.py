@@ -122,3 +122,29 @@ def test_accelerate_refuses_to_hear_twice_what_the_file_says(imported: Import, l
         return
     with pytest.raises(ScenarioError, match="the following accelerate config variables will be ignored: "):
         imported(options, {"a.yaml": text}, model="gpt2")
+
+
+MEGATRON = (
+    "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 "
+    "--max-position-embeddings 512 --micro-batch-size 1 --vocab-size 50304 --bf16 --deepspeed "
+    "--pipeline-model-parallel-size {pp} --deepspeed_config ds.json"
+)
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_stages_that_pipelines_refuse(tmp_path: Path, stage: int) -> None:
+    """deepspeed/runtime/pipe/engine.py asserts it before the first step."""
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}}))
+    script = tmp_path / "run.sh"
+    script.write_text(MEGATRON.format(pp=2))
+    with pytest.raises(ScenarioError) as caught:
+        import_run([script, tmp_path / "ds.json"], RunAnswers(topology="dgx-a100"))
+    assert (
+        f"ds.json: zero_optimization.stage = {stage}: beside parallel.pp 2 of run.sh: DeepSpeed: ZeRO-2 and ZeRO-3 "
+        in (str(caught.value))
+    )
+    decided = RunAnswers(topology="dgx-a100", settings=(f"parallel.data_parallel=zero{stage}",))
+    assert import_run([script, tmp_path / "ds.json"], decided).data["parallel"]["data_parallel"] == f"zero{stage}"
+    script.write_text(MEGATRON.format(pp=1))
+    data = import_run([script, tmp_path / "ds.json"], RunAnswers(topology="dgx-a100")).data
+    assert data["parallel"]["data_parallel"] == f"zero{stage}"

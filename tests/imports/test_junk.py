@@ -227,10 +227,12 @@ def documents() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_kind_is_tried() -> None:
-    """Launch lines, Megatron's arguments, and tables and lists of runs and models have tests of their own."""
+    """Lists of hosts, launch lines, Megatron's arguments, and what others name or list have tests of their own."""
     tried_here = {read_kind(name, text) for _, name, text in documents()}
     assert {kind.name for kind in KINDS} == {
         *tried_here,
+        "fsdp-config",
+        "host-list",
         "launch-line",
         "litgpt-models",
         "megatron-args",

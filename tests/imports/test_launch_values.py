@@ -44,7 +44,7 @@ LAUNCH_LINES = {
     ),
     "python": (
         "CUDA_VISIBLE_DEVICES=0,1 python train.py --per_device_train_batch_size 1 --fp16 True\n",
-        {"parallel.data_parallel": "dataparallel", "training.micro_batch_size": 1},
+        {"parallel.data_parallel": None, "training.micro_batch_size": 1},
     ),
     "arithmetic and arrays": (
         "NODES=2\nARGS=(\n  --per_device_train_batch_size $((64 / (NODES * 8)))\n  --use_peft --lora_r 8\n)\n"

@@ -268,7 +268,7 @@ def test_torchtitan_spreads_layers_with_embedding_and_head_as_one_each():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[parallelism]\ntensor_parallel_degree = 1\n[parallelism]", "is not valid TOML"),
+        ("[parallelism]\ntensor_parallel_degree = 1\n[parallelism]", r"job\.toml:3: is broken TOML"),
         ("[training]\nlocal_batch_size = 2\n[parallelism]\npipeline_parallel_degree = 4", "PyTorch's 1F1B needs one"),
         ("[training]\n[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'X'", "no schedule"),
         ("[training]\nlocal_batch_size = 2.5\n[parallelism]\ntensor_parallel_degree = 1", "is no whole number"),

@@ -10,6 +10,7 @@ import pytest
 from simgpu.config.imported_run import ImportedRun, RunAnswers, import_run
 from simgpu.config.load import load_cases
 from simgpu.errors import ScenarioError
+from tests.imports.reading import read
 
 SEVEN = (
     "run_name: OLMo-7B\nmodel: {d_model: 4096, n_heads: 32, n_layers: 32, mlp_hidden_size: 22016, weight_tying: false,\n"
@@ -87,3 +88,13 @@ def test_what_is_not_simulated_is_refused(tmp_path: Path) -> None:
 def test_the_scenario_is_one(tmp_path: Path) -> None:
     run = imported(tmp_path, SEVEN)
     assert len(load_cases(run.data)) == 1
+
+
+def test_options_of_ddp_count(tmp_path: Path) -> None:
+    """OLMo olmo/config.py, DDPConfig: what it looks for, and when it reduces."""
+    text = "distributed_strategy: ddp\nddp: {grad_sync_mode: micro_batch, find_unused_params: true}\n"
+    reading = read(tmp_path, SEVEN + text, ".yaml")
+    assert reading.settings["ddp.find_unused_parameters"] is True
+    assert any("ddp.grad_sync_mode is not simulated" in note for note in reading.notes)
+    wrong = read(tmp_path, SEVEN + text.replace("find_unused_params", "find_unused_param"), ".yaml")
+    assert wrong.near == {"ddp.find_unused_param": "ddp.find_unused_params"}

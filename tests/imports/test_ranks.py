@@ -86,11 +86,10 @@ def test_megatron_however_it_is_started(tmp_path: Path, line: str) -> None:
     assert (reading.kind, reading.gpus, reading.settings["cluster.nodes"]) == ("megatron-args", 16, 2)
 
 
-def test_one_process_with_several_gpus_is_data_parallel_in_threads(tmp_path: Path) -> None:
-    seen = read(tmp_path, f"CUDA_VISIBLE_DEVICES=0,1 python{TRAIN}")
-    assert seen.settings["parallel.data_parallel"] == "dataparallel"
-    for line in ("mpirun -np 2 python", "srun -n 2 python"):  # a process each
-        assert "parallel.data_parallel" not in read(tmp_path, f"CUDA_VISIBLE_DEVICES=0,1 {line}{TRAIN}").settings
+def test_python_alone_starts_one_process(tmp_path: Path) -> None:
+    assert read(tmp_path, f"CUDA_VISIBLE_DEVICES=0,1 python{TRAIN}").open["plain_python"] == "trainer"
+    for line in ("mpirun -np 2 python", "srun -n 2 python", "srun python"):  # a process each
+        assert "plain_python" not in read(tmp_path, f"CUDA_VISIBLE_DEVICES=0,1 {line}{TRAIN}").open
 
 
 @pytest.mark.parametrize("line", ["torchrun --nproc_per_node $GPUS", "accelerate launch --num_processes $((A * 8))",

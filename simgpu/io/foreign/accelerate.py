@@ -9,14 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.device_filters import hostfile, included, remaining
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import MIXED
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.user_path import user_path
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "accelerate"
+MEGATRON: Final = "megatron_lm"
+"""Key in ``open`` of a run whose replicas Megatron-LM joins."""
 ROTATE_METHODS: Final = {"allgather": "all_gather", "alltoall": "p2p"}
 """How keys and values get around in PyTorch's context parallelism (set_rotate_method): the latter is a ring."""
 _OF_THE_FILE: Final = (
@@ -27,15 +31,32 @@ _OF_THE_FILE: Final = (
 _CUDA: Final = ("no", "false", "multi_gpu", "fsdp", "deepspeed", "megatron_lm", "tp")
 _IDLE: Final = (
     "compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_process_ip",
-    "main_process_port", "main_training_function", "rdzv_backend", "same_network", "tpu_*", "gpu_ids", "use_cpu",
+    "main_process_port", "main_training_function", "rdzv_backend", "same_network", "tpu_env", "tpu_name", "tpu_zone",
+    "tpu_use_cluster", "tpu_use_sudo", "gpu_ids", "use_cpu",
     "command_file", "commands", "deepspeed_config.zero3_init_flag", "deepspeed_config.zero3_save_16bit_model",
     "deepspeed_config.gradient_clipping", "deepspeed_config.deepspeed_multinode_launcher",
-    "deepspeed_config.deepspeed_hostfile", "deepspeed_config.*nvme_path",
+    "deepspeed_config.deepspeed_hostfile", "deepspeed_config.offload_optimizer_nvme_path",
+    "deepspeed_config.offload_param_nvme_path", "deepspeed_config.deepspeed_moe_layer_cls_names",
     "deepspeed_config.deepspeed_exclusion_filter", "deepspeed_config.deepspeed_inclusion_filter",
-    "deepspeed_config", "fsdp_config", "megatron_lm_config", "megatron_lm_config.megatron_lm_gradient_clipping",
-    "megatron_lm_config.megatron_lm_learning_rate_decay_iters", "dynamo_config", "fp8_config.*",
-    "mixed_precision_config", "use_mps_device", "main_process_*", "log_dir", "tee", "role", "max_restarts",
-    "rdzv_conf", "num_cpu_threads_per_process", "kt_config.*", "enable_cpu_affinity", "fp8_config",
+    "megatron_lm_config.megatron_lm_gradient_clipping",
+    "megatron_lm_config.megatron_lm_learning_rate_decay_iters", "dynamo_config.dynamo_mode",
+    "dynamo_config.dynamo_use_fullgraph", "dynamo_config.dynamo_use_dynamic",
+    "dynamo_config.dynamo_use_regional_compilation", "fp8_config.margin", "fp8_config.interval",
+    "fp8_config.fp8_format", "fp8_config.amax_history_length", "fp8_config.amax_history_len",
+    "fp8_config.amax_compute_algorithm", "fp8_config.amax_compute_algo", "fp8_config.use_autocast_during_eval",
+    "fp8_config.optimization_level", "mixed_precision_config", "use_mps_device", "log_dir", "tee", "role",
+    "max_restarts", "rdzv_conf", "num_cpu_threads_per_process", "ipex_config.ipex",
+    "mpirun_config.mpirun_hostfile", "mpirun_config.mpirun_ccl",
+)  # fmt: skip
+
+
+_BLOCKS: Final = {"fsdp": "fsdp_config", "deepspeed": "deepspeed_config", "megatron_lm": "megatron_lm_config"}
+"""Blocks by the distributed type that reads them."""
+
+
+_AXES_IDLE: Final = (
+    "sp_backend", "sp_seq_length", "sp_seq_length_is_variable", "sp_attn_implementation", "cp_backend",
+    "cp_comm_strategy",
 )  # fmt: skip
 
 
@@ -105,13 +126,14 @@ def read_accelerate(path: Path) -> Reading:
         settings |= read_fsdp(ledger, "fsdp_config")
     elif kind == "deepspeed":
         settings |= _deepspeed(ledger)
+        gpus, settings["cluster.nodes"] = _filtered(ledger, path.parent, gpus, settings["cluster.nodes"])
     else:
         settings |= megatron_plugin(ledger, "megatron_lm_config", precision)
     if ledger.flag("kt_config.enabled"):
         ledger.refuse("kt_config.enabled", "runs experts on the CPU, which is not simulated", allowed="false")
     settings |= parallel_axes(ledger, "parallelism_config", kind)
     settings |= _software(ledger, precision)
-    ledger.idle(*_IDLE)
+    ledger.idle(*_IDLE, *(block for other, block in _BLOCKS.items() if other != kind))
     return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields)
 
 
@@ -134,6 +156,23 @@ def _deepspeed(ledger: Ledger) -> dict[str, Any]:
         if device is not None and device.lower() != "none" and stage >= least:
             settings[f"zero.{name}"] = {"device": device.lower(), "pin_memory": False}
     return settings
+
+
+def _filtered(ledger: Ledger, folder: Path, gpus: int | None, nodes: int | None) -> tuple[int | None, int | None]:
+    """Count by the filters that Accelerate hands to DeepSpeed's launcher, which starts processes on several nodes."""
+    block = "deepspeed_config.deepspeed"
+    exclude, include = (ledger.text(f"{block}_{kind}clusion_filter") for kind in ("ex", "in"))
+    if nodes in (None, 1) or ledger.text(f"{block}_multinode_launcher") == "standard" or not (exclude or include):
+        return gpus, nodes
+    named = ledger.text(f"{block}_hostfile")
+    hosts = {} if named is None else hostfile(folder / user_path(named))
+    if exclude is not None:
+        left = remaining(hosts, exclude)
+        if not left:
+            problem, fix = "takes GPUs away that no hostfile beside it lists", "put the hostfile beside it"
+            ledger.refuse(f"{block}_exclusion_filter", problem, fix=f"{fix}, or leave the filter out and give --gpus")
+        return sum(left), len(left)
+    return included(str(include), hosts)
 
 
 def _said_twice(ledger: Ledger) -> None:
@@ -172,6 +211,7 @@ def megatron_plugin(ledger: Ledger, above: str, precision: str | None) -> dict[s
     (2, 'distributed_optimizer')
     """
     block = f"{above}.megatron_lm"
+    ledger.open[MEGATRON] = above
     recompute = ledger.flag(f"{block}_recompute_activations")
     granularity = ledger.choice(f"{block}_recompute_granularity", {"full": "full", "selective": "selective"})
     settings: dict[str, Any] = {
@@ -232,13 +272,15 @@ def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
             settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": sizes["dp_shard"]}
         elif kind != "fsdp":
             settings["parallel.data_parallel"] = "ddp"
-    ledger.idle(f"{block}_sp_backend", f"{block}_sp_*", f"{block}_cp_*")
+    ledger.idle(*(f"{block}_{name}" for name in _AXES_IDLE))
     return settings
 
 
 def _software(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     backend = ledger.text("dynamo_config.dynamo_backend") or ledger.text("dynamo_backend")
     if precision == "fp8":
+        if any(ledger.get("fp8_config.override_linear_precision") or ()):
+            ledger.note("fp8_config.override_linear_precision is not simulated: all three matrix products are in fp8")
         library = (ledger.text("fp8_config.backend") or "te").lower()
         if library not in ("te", "ao"):
             ledger.refuse("fp8_config.backend", "is not simulated", allowed="TE, AO")

@@ -1,24 +1,56 @@
-"""DeepSpeed's filters of GPUs: ``worker-0:0,2@worker-1``, of --include and --exclude.
+"""DeepSpeed's hostfiles, and its filters of their GPUs: ``worker-0:0,2@worker-1``, of --include and --exclude.
 
-Grammar: deepspeedai/DeepSpeed ``deepspeed/launcher/runner.py`` (parse_resource_filter).
+Grammar: deepspeedai/DeepSpeed ``deepspeed/launcher/runner.py`` (fetch_hostfile, parse_resource_filter).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from simgpu.io.text_file import read_text
+from simgpu.io.user_path import is_readable
+
+_SLOTS: Final = re.compile(r"^\s*([^\s#]+)\s+slots\s*=\s*(\d{1,9})", re.MULTILINE)
 
 
-def included(text: str) -> tuple[int | None, int]:
-    """Return the GPUs and nodes that a filter names; None where it names a node without its GPUs.
+def hostfile(path: Path) -> dict[str, int]:
+    """Return the GPUs of each host of a hostfile; none where there is no such file.
 
     Examples
     --------
-    >>> included("a:0,1@b:0-3"), included("a@b")
-    ((6, 2), (None, 2))
+    >>> hostfile(Path("absent"))
+    {}
     """
-    slots = [_slots(listed) for _, listed in _hosts(text)]
-    return (None if None in slots else sum(len(found) for found in slots if found is not None)), len(slots)
+    if not is_readable(path):
+        return {}
+    return {host: int(slots) for host, slots in _SLOTS.findall(read_text(path, path.name))}
+
+
+def included(text: str, hosts: Mapping[str, int] | None = None) -> tuple[int | None, int]:
+    """Return the GPUs and nodes that a filter names.
+
+    Parameters
+    ----------
+    text : str
+    hosts : mapping of str to int, optional
+        GPUs by node, as the hostfile lists them.
+
+    Returns
+    -------
+    (int or None, int)
+        None where the filter names a node without its GPUs, and the hostfile does not have it.
+
+    Examples
+    --------
+    >>> included("a:0,1@b:0-3"), included("a@b"), included("a@b:0", {"a": 8})
+    ((6, 2), (None, 2), (9, 2))
+    """
+    known = hosts or {}
+    counts = [known.get(host) if (slots := _slots(listed)) is None else len(slots) for host, listed in _hosts(text)]
+    return (None if None in counts else sum(count for count in counts if count is not None)), len(counts)
 
 
 def remaining(hosts: Mapping[str, int], text: str) -> list[int]:

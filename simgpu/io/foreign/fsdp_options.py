@@ -7,10 +7,21 @@ nothing ahead in backward unless told to.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.reading import Reading
 
+KIND: Final = "fsdp-config"
+FILE: Final = "fsdp_config_file"
+"""Key in ``open`` of a file of options that Trainer's ``--fsdp_config`` names."""
+_READ: Final = (
+    "version", "sharding_strategy", "reshard_after_forward", "backward_prefetch", "backward_prefetch_policy",
+    "forward_prefetch", "limit_all_gathers", "offload_params", "cpu_offload", "activation_checkpointing",
+    "auto_wrap_policy",
+)  # fmt: skip
 _STRATEGIES: Final = {
     "full_shard": ("fsdp1", True), "shard_grad_op": ("fsdp1", False), "no_shard": ("ddp", False),
     "hybrid_shard": ("hsdp", True), "hybrid_shard_zero2": ("hsdp", False),
@@ -27,9 +38,44 @@ _WRAPS: Final = {
 }  # fmt: skip
 IDLE: Final = (
     "cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params",
-    "transformer_layer_cls_to_wrap", "transformer_layer_cls", "min_num_params", "xla*", "cpu_offload_pin_memory",
+    "transformer_layer_cls_to_wrap", "transformer_layer_cls", "min_num_params", "xla", "xla_fsdp_settings",
+    "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "cpu_offload_pin_memory",
     "activation_checkpointing_reentrant", "ignored_modules", "final_state_dict_type", "sync_module_state",
 )  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    """Return whether a file holds FSDP's options and nothing else.
+
+    Examples
+    --------
+    >>> recognise(Path("fsdp.json"), '{"fsdp_version": 2, "reshard_after_forward": false}')
+    True
+    >>> recognise(Path("ds.json"), '{"zero_optimization": {}}'), recognise(Path("x.json"), "{}")
+    (False, False)
+    """
+    names = [key.removeprefix("fsdp_") for key in mapping_of(text) or ()]
+    return bool(names) and all(name in _READ or name in IDLE for name in names)
+
+
+def read_fsdp_file(path: Path) -> Reading:
+    """Read a file of options, for the arguments that name it.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Reading
+        Without settings: which sharding the options are for, Trainer's ``--fsdp`` says.
+
+    Raises
+    ------
+    ScenarioError
+    """
+    data = read_document(path).data
+    return Reading(source=path.name, kind=KIND, settings={}, used=tuple(data), options=data)
 
 
 def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strategy: str | None = None) -> dict[str, Any]:
@@ -65,8 +111,12 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
 
     def spelled(name: str) -> str:
         data = ledger.raw(block)
-        prefixed = isinstance(data, dict) and f"fsdp_{name}" in data
-        return f"{block}.fsdp_{name}" if prefixed else f"{block}.{name}"
+        keys = data if isinstance(data, dict) else {}
+        prefixed = any(key.startswith("fsdp_") for key in keys) and name not in keys
+        forms = (f"{block}.{name}", f"{block}.fsdp_{name}")
+        for form in forms:
+            ledger.raw(form)  # either may be what a misspelt one means
+        return forms[prefixed]
 
     version = ledger.integer(spelled("version"), least=1) or version or 1
     kind, whole = ("fsdp1" if version == 1 else "fsdp"), True
@@ -95,12 +145,15 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
     )
     settings["fsdp.forward_prefetch"] = ledger.flag(spelled("forward_prefetch"))
     settings["fsdp.limit_all_gathers"] = ledger.flag(spelled("limit_all_gathers"))
+    offload = next((name for name in ("offload_params", "cpu_offload") if ledger.flag(spelled(name))), None)
+    if kind == "ddp" and offload is not None:
+        problem = "keeps whole weights on the CPU beside NO_SHARD, which is not simulated"
+        ledger.refuse(spelled(offload), problem, fix="shard them (FULL_SHARD), or leave the offload out")
     if kind != "ddp":
         settings["fsdp.reshard_after_forward"] = whole
         settings["fsdp.backward_prefetch"] = prefetch or "no_prefetch"
         settings["fsdp.no_sync"] = True  # Accelerator.accumulate and Trainer wrap all micro-batches but the last in it
-        offload = ledger.flag(spelled("offload_params")) or ledger.flag(spelled("cpu_offload"))
-        settings["fsdp.cpu_offload"] = offload or None
+        settings["fsdp.cpu_offload"] = True if offload is not None else None
     if ledger.flag(spelled("activation_checkpointing")):
         settings["training.recompute"] = "full"
     wrap = ledger.text(spelled("auto_wrap_policy"))

@@ -33,24 +33,31 @@ _OPTIMIZERS: Final = ("adam", "adamw", "onebitadam", "cpu_adam", "cpu_torch_adam
 _IDLE: Final = (
     "data_path", "*data_paths", "*data_weights", "weight*", "data_impl", "split", "vocab_file", "merge_file",
     "tokenizer_type",
-    "save", "load", "checkpoint_factor", "checkpoint_validation*", "extra_save_iters", "keep_last_n_checkpoints",
+    "save", "load", "checkpoint_factor", "checkpoint_validation_with_forward_pass", "extra_save_iters",
+    "keep_last_n_checkpoints",
     "save_*",
     "finetune", "tensorboard*", "log_*", "log_interval", "use_wandb", "wandb_*", "steps_per_print",
     "wall_clock_breakdown",
     "lr_*", "min_lr", "warmup", "train_iters", "eval_*", "gradient_clipping", "init_method*",
     "output_layer_init_method",
-    "distributed_backend", "rotary_*", "rms_norm_epsilon", "layernorm_epsilon", "make_vocab_size_divisible_by",
+    "distributed_backend", "rotary_pct", "rotary_emb_base", "rotary_ndims", "rotary_save_freqs_buffer",
+    "rms_norm_epsilon", "layernorm_epsilon", "make_vocab_size_divisible_by",
     "max_position_embeddings", "mlp_multiple_of", "output_layer_parallelism",
     "scaled_upper_triang_masked_softmax_fusion",
     "scaled_masked_softmax_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "rope_fusion", "layernorm_fusion",
-    "rmsnorm_fusion", "mamba_*", "synchronize_each_layer", "optimizer",
+    "rmsnorm_fusion", "mamba_selective_scan_fusion", "mamba_causal_conv_fusion",
+    "mamba_inner_func_fusion", "mamba_selective_fp32_params", "mamba_use_bias_in_conv", "mamba_use_bias_in_linears",
+    "synchronize_each_layer", "optimizer",
     "num_workers",
     "use_bias_in_norms", "seed", "attention_softmax_in_fp32", "apply_query_key_layer_scaling", "checkpoint_num_layers",
     "hostfile", "master_*", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
     "weighted_sampler_alpha", "sliding_window_width", "git_hash", "do_*", "pipe_partition_method", "mlp_type",
-    "deepspeed*",
+    "deepspeed", "deepspeed_slurm", "deepspeed_mpi", "deepspeed_jsrun", "deepspeed_extra_args", "deepspeed_config",
+    "deepspeed_activation_checkpointing", "deepspeed_config_path",
     "no_ssh_check", "force_multi", "adlr_autoresume*", "memory_profiling*", "profile*", "precision", "hidden_dropout",
-    "attention_dropout", "async_*", "checkpoint_in_cpu", "contiguous_checkpointing", "use_cpu_initialization", "te_*",
+    "attention_dropout", "async_tensor_model_parallel_allreduce", "checkpoint_in_cpu", "contiguous_checkpointing",
+    "use_cpu_initialization", "te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha", "te_fp8_format",
+    "te_fp8_wgrad", "te_fp8_amax_history_len", "te_fp8_amax_compute_algo", "te_fp8_margin", "te_fp8_mha",
 )  # fmt: skip
 
 
@@ -66,7 +73,7 @@ def recognise(path: Path, text: str) -> bool:
     if path.suffix not in (".yml", ".yaml") or not any(word in plain for word in _TELLING):
         return False
     try:
-        data = parse_yaml(text, "").data
+        data = parse_yaml(text, "", pyyaml=True).data
     except ScenarioError:
         return False
     return any(str(name).replace("-", "_") in _TELLING for name in data)
@@ -100,7 +107,7 @@ def read_gptneox(path: Path) -> Reading:
     >>> reading.settings["parallel.data_parallel"], reading.settings["model"]["vocab"]
     ('zero1', 50304)
     """
-    file = parse_yaml(read_text(path, str(path)), path.name)
+    file = parse_yaml(read_text(path, str(path)), path.name, pyyaml=True)
     data = {str(name).replace("-", "_"): value for name, value in file.data.items()}
     ledger = Ledger(
         Document(source=path.name, data=data, lines={str(k[0]): n for k, n in file.lines.items() if len(k) == 1})

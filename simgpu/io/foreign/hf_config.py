@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ModelError, ScenarioError
+from simgpu.io.foreign.key_account import KeyAccount, KeySorting
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.json_file import read_json
 
@@ -84,9 +85,16 @@ def read_hf_config(path: Path) -> Reading:
         problems = [line.partition(": ")[2] or line for line in str(error).splitlines()]
         raise ScenarioError([Issue(field="", problem=problem, file=path.name) for problem in problems]) from None
     notes = model_notes(file.data)
-    used, idle = _account(file.data)
+    keys = _sorted(file.data)
     return Reading(
-        source=path.name, kind=KIND, settings={"model": str(path.absolute())}, used=used, idle=idle, notes=notes
+        source=path.name,
+        kind=KIND,
+        settings={"model": str(path.absolute())},
+        used=keys.used,
+        idle=keys.idle,
+        unknown=keys.unknown,
+        near=keys.near,
+        notes=notes,
     )
 
 
@@ -134,11 +142,21 @@ _USED: Final = (
     "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval",
     "sliding_window_pattern", "use_qk_norm", "hidden_dim", "ffn_embed_dim", "bert_model_config", "max_seq_len",
     "moe_num_experts", "shared_intermediate_size", "dense_intermediate_size", "intermediate_size_mlp",
-    "interleave_moe_layer_step",
+    "interleave_moe_layer_step", "num_routed_experts", "num_shared_experts", "experts_per_token", "share_expert_dim",
+    "moe_num_shared_experts", "add_bias_linear", "add_qkv_bias", "qkv_bias", "no_bias", "learned_pos_emb", "rmsnorm",
+    "mlp_layer_types", "num_mtp_modules", "num_nextn_predict_layers", "mtp_num_hidden_layers", "quantization_config",
+    "sparse_attention_config", "embedding_size", "hidden_sizes", "num_ln_in_parallel_attn",
+    "vocab_size_or_config_json_file",
 )  # fmt: skip
 """Keys that decide the dimensions; the others are initialisation, generation of text, or numbers inside kernels."""
 
 
-def _account(data: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    used = tuple(name for name in data if name in _USED)
-    return used, tuple(name for name in data if name not in _USED)
+def _sorted(data: dict[str, Any]) -> KeySorting:
+    """Sort the keys; one that is almost one which decides is not understood."""
+    account = KeyAccount(dict.fromkeys(data, 0))
+    for name in _USED:
+        account.ask(name)
+        if name in data:
+            account.use(name)
+    account.know("emb_pdrop", "*")  # MPT's
+    return account.sort()

@@ -6,18 +6,20 @@ The first that recognises a file reads it, so kinds with telling keys stand befo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign import (
     accelerate,
     axolotl,
     deepspeed,
+    fsdp_options,
     gptneox,
     hf_config,
+    host_list,
     launch_line,
     litgpt,
     litgpt_model,
@@ -36,6 +38,7 @@ from simgpu.io.foreign import (
     trainer,
 )
 from simgpu.io.foreign.document import parse_document
+from simgpu.io.foreign.machine_files import NETWORK_LOG, check_elsewhere, read_network_log
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell_quotes import check_quotes
 from simgpu.io.text_file import read_text
@@ -60,6 +63,7 @@ class Kind:
 
 
 KINDS: Final = (
+    Kind(name=host_list.KIND, recognise=host_list.recognise, read=host_list.read_host_list),
     Kind(name=megatron_yaml.KIND, recognise=megatron_yaml.recognise, read=megatron_yaml.read_megatron_yaml),
     Kind(
         name=megatron_yaml_cfg.KIND,
@@ -83,11 +87,41 @@ KINDS: Final = (
     Kind(name=llamafactory.KIND, recognise=llamafactory.recognise, read=llamafactory.read_llamafactory),
     Kind(name=accelerate.KIND, recognise=accelerate.recognise, read=accelerate.read_accelerate),
     Kind(name=deepspeed.KIND, recognise=deepspeed.recognise, read=deepspeed.read_deepspeed),
+    Kind(name=fsdp_options.KIND, recognise=fsdp_options.recognise, read=fsdp_options.read_fsdp_file),
     Kind(name=hf_config.KIND, recognise=hf_config.recognise, read=hf_config.read_hf_config),
     Kind(name=trainer.KIND, recognise=trainer.recognise, read=trainer.read_trainer),
     Kind(name=megatron_args.KIND, recognise=megatron_args.recognise, read=megatron_args.read_megatron_args),
     Kind(name=launch_line.KIND, recognise=launch_line.recognise, read=launch_line.read_launch_line),
 )
+
+
+_TAKE_OPTIONS: Final[Mapping[str, Callable[..., Reading]]] = {
+    launch_line.KIND: launch_line.read_launch_line,
+    trainer.KIND: trainer.read_trainer,
+    llamafactory.KIND: llamafactory.read_llamafactory,
+}
+"""Kinds that may name a file of FSDP's options."""
+
+
+def with_fsdp_options(path: Path, reading: Reading, options: Mapping[str, Any]) -> Reading:
+    """Read a file again, with the options of the file that it names.
+
+    Parameters
+    ----------
+    path : Path
+    reading : Reading
+        Of the file alone.
+    options : mapping
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+    """
+    return _TAKE_OPTIONS[reading.kind](path, fsdp_config=options) if reading.kind in _TAKE_OPTIONS else reading
 
 
 def kind_of(path: Path) -> str | None:
@@ -133,17 +167,25 @@ def read_foreign(path: Path) -> Reading:
         ...
     simgpu.errors.ScenarioError: absent.json: cannot be read: No such file or directory
     """
-    text = read_text(path, str(path))
+    measured = read_network_log(path)
+    if measured is not None:
+        return measured
+    try:
+        text = read_text(path, str(path))
+    except ScenarioError:
+        check_elsewhere(path)  # which may be compressed, or large
+        raise
     for kind in KINDS:
         if kind.recognise(path, text):
             return kind.read(path)
+    check_elsewhere(path)
     if not text.strip():
         raise ScenarioError([Issue(field="", problem="is empty", file=path.name)])
     if text.lstrip()[:1] == "{" or path.suffix in (".json", ".yaml", ".yml"):
         parse_document(text, path.name)  # says what is wrong with the text, if anything
     else:
         check_quotes(text, path.name)
-    allowed = ", ".join(kind.name for kind in KINDS)
+    allowed = ", ".join([*(kind.name for kind in KINDS), NETWORK_LOG])
     raise ScenarioError(
         [Issue(field="", problem="is no configuration of a known kind", allowed=allowed, file=path.name)]
     )

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
+from simgpu.io.foreign.launcher_keys import LAUNCHER, WRAPPER
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
 from simgpu.io.foreign.number_formats import MIXED
@@ -25,20 +27,18 @@ from simgpu.io.foreign.unset_words import is_unset, left_out
 from simgpu.io.text_file import read_text
 
 KIND: Final = "launch-line"
+PLAIN: Final = "plain_python"
+"""Key in ``open`` of a script that Python starts by itself, as one process; its value is `TRAINER`, or empty."""
+TRAINER: Final = "trainer"
 _IDLE: Final = (
-    "launcher.master_*", "launcher.node_rank", "launcher.rdzv_*", "launcher.main_*", "launcher.machine_rank",
-    "launcher.standalone", "launcher.max_restarts", "launcher.log_dir", "launcher.tee", "launcher.role",
-    "launcher.monitor_interval", "launcher.start_method", "launcher.module", "launcher.m", "launcher.use_env",
-    "launcher.hostfile", "launcher.launcher", "launcher.ssh_port", "launcher.multi_gpu", "launcher.same_network",
-    "launcher.num_cpu_threads_per_process", "launcher.rdzv_conf", "launcher.deepspeed_hostfile", "launcher.deepspeed_*",
-    "launcher.gpu_ids", "launcher.debug", "launcher.local_addr", "launcher.zero3_*", "launcher.use_fsdp",
-    "launcher.use_deepspeed", "launcher.no_local_rank", "launcher.no_python", "launcher.gradient_clipping",
-    "launcher.enable_cpu_affinity", "launcher.bind_core*",
-    "launcher.dynamo_mode", "launcher.dynamo_use_*", "script", "launcher.megatron_lm_*",
-    "launcher.use_megatron_lm", "launcher.use_parallelism_config", "launcher.parallelism_*", "launcher.redirects",
-    "args.finetuning_type", "args.eos_token", "args.pad_token", "launcher.force_multi", "wrapper.*", "launcher.nnodes",
-    "launcher.n*proc*", "launcher.num_*", "args.mm_*", "args.version", "args.image_*", "args.freeze_mm_mlp_adapter",
-    "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter", "args.group_by_modality_length",
+    "script", *(f"launcher.{name}" for name in LAUNCHER), *(f"wrapper.{name}" for name in WRAPPER),
+    "args.finetuning_type", "args.eos_token", "args.pad_token", "args.version", "args.image_aspect_ratio",
+    "args.image_folder", "args.image_grid_pinpoints", "args.image_crop_resolution", "args.image_split_resolution",
+    "args.freeze_mm_mlp_adapter", "args.mm_projector_type", "args.mm_vision_select_layer",
+    "args.mm_vision_select_feature", "args.mm_use_im_start_end", "args.mm_use_im_patch_token", "args.mm_projector_lr",
+    "args.mm_patch_merge_type", "args.mm_vision_tower_lr", "args.mm_tunable_parts", "args.mm_spatial_pool_mode",
+    "args.mm_resampler_type", "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter",
+    "args.group_by_modality_length",
 )  # fmt: skip
 _WITHOUT_TRAINER: Final = ("with_tracking", "num_warmup_steps", "checkpointing_steps")
 """Arguments of huggingface/transformers examples/pytorch/*_no_trainer.py, which TrainingArguments does not have."""
@@ -55,6 +55,13 @@ class _LineLedger(Ledger):
             return True
         return super().flag(key)
 
+    def integer(self, key: str, *, least: int = 0) -> int | None:
+        if self.raw(key) is True:
+            problem, fix = "has no value behind it", "write the number that the job uses"
+            name = f"--{key.partition('.')[2]}"
+            raise ScenarioError([Issue(field=name, problem=problem, fix=fix, file=self.source)])
+        return super().integer(key, least=least)
+
 
 def recognise(path: Path, text: str) -> bool:
     """Return whether a text has a launch line.
@@ -69,12 +76,14 @@ def recognise(path: Path, text: str) -> bool:
     return any(taken_apart(command) is not None for command in read_commands(text))
 
 
-def read_launch_line(path: Path) -> Reading:
+def read_launch_line(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
     r"""Read the launch line of a shell script, and the Trainer arguments in it.
 
     Parameters
     ----------
     path : Path
+    fsdp_config : mapping, optional
+        What the file holds that ``--fsdp_config`` names.
 
     Returns
     -------
@@ -102,7 +111,10 @@ def read_launch_line(path: Path) -> Reading:
         "launcher": dict(line.options),
         "wrapper": dict(line.wrapper),
         "script": line.script,
-        "args": arguments_mapping(line.arguments),
+        "args": {
+            **arguments_mapping(line.arguments),
+            **({} if fsdp_config is None else {"fsdp_config": dict(fsdp_config)}),
+        },
         "env": dict(line.environment),
     }
     ledger = _LineLedger(Document(source=path.name, data=data))
@@ -119,9 +131,8 @@ def read_launch_line(path: Path) -> Reading:
         ledger.get(key)
     if ranks.open is not None:
         ledger.open["cluster.gpus"] = ranks.open
-    if not ranks.processes and gpus is not None and gpus > 1 and "parallel.data_parallel" not in settings:
-        settings["parallel.data_parallel"] = "dataparallel"
-        ledger.note("started with python alone: Transformers then joins the GPUs with torch.nn.DataParallel")
+    if not ranks.processes:
+        ledger.open[PLAIN] = TRAINER if _has_trainer(ledger, line) else ""
     others = (name for name in line.environment if not name.startswith("NCCL_"))
     ledger.idle(*_IDLE, *(f"env.{name}" for name in (*IDLE_VARIABLES, *others)))
     if not settings.get("training.precision"):
@@ -179,7 +190,7 @@ def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], 
     TrainingArguments.__post_init__ writes its precision over ACCELERATE_MIXED_PRECISION, and Trainer gives Accelerator
     its own steps; without Trainer, Accelerator takes the launcher's.
     """
-    trainer = "no_trainer" not in line.script and not any(ledger.raw(f"args.{name}") for name in _WITHOUT_TRAINER)
+    trainer = _has_trainer(ledger, line)
     for field, option in (
         ("training.precision", "mixed_precision"),
         ("training.gradient_accumulation", "gradient_accumulation_steps"),
@@ -192,6 +203,10 @@ def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], 
         ledger.note(
             f"--{option} {theirs} of the launcher contradicts the script's own arguments ({ours}): {holds} holds"
         )
+
+
+def _has_trainer(ledger: Ledger, line: LaunchLine) -> bool:
+    return "no_trainer" not in line.script and not any(ledger.raw(f"args.{name}") for name in _WITHOUT_TRAINER)
 
 
 def _own_file(ledger: Ledger, line: LaunchLine) -> str | None:

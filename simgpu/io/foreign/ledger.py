@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from simgpu.errors import Issue, ScenarioError, printable
 from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.key_account import KeyAccount
 from simgpu.io.foreign.reading import Reading
 
 _VARIABLE: Final = re.compile(r"\$[\w{(]|`")
-_NEAR: Final = 0.88  # of difflib's ratio: a letter or two of a long name
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0", "none", "null", "")
 AUTO: Final = "auto"
@@ -47,10 +44,7 @@ class Ledger:
         self.open: dict[str, str] = {}
         self.matched: dict[str, Any] = {}
         self.written: Mapping[str, str] = {}
-        self._leaves = list(_leaves(self.data, ""))
-        self._used: dict[str, None] = {}
-        self._idle: dict[str, None] = {}
-        self._names: dict[str, None] = {}  # that the reader knows, whether the file has them or not
+        self._account = KeyAccount(self.data)
 
     def raw(self, key: str) -> Any:
         """Return what stands at a dotted key, without any account of it; None when it is absent.
@@ -63,7 +57,7 @@ class Ledger:
         -------
         object or None
         """
-        self._names.setdefault(key)
+        self._account.ask(key)
         here: Any = self.data
         for part in key.split("."):
             here = here.get(part) if isinstance(here, Mapping) else None
@@ -83,7 +77,8 @@ class Ledger:
         here = self.raw(key)
         if here is None:
             return None
-        (self._used if not isinstance(here, Mapping) or not here else {}).setdefault(key)
+        if not isinstance(here, Mapping) or not here:
+            self._account.use(key)
         if isinstance(here, str) and here.lower() == AUTO:
             self.open[key] = here
             return None
@@ -250,15 +245,7 @@ class Ledger:
         patterns : str
             Dotted keys; ``*`` stands for any text.
         """
-        wild = [pattern for pattern in patterns if "*" in pattern]
-        names = {pattern for pattern in patterns if "*" not in pattern}
-        self._names.update(dict.fromkeys(pattern for pattern in patterns if pattern in names))
-        for leaf in self._leaves:
-            above = accumulate(leaf.split("."), "{}.{}".format)
-            if not names.isdisjoint(above) or any(
-                fnmatchcase(leaf, pattern) or fnmatchcase(leaf, f"{pattern}.*") for pattern in wild
-            ):
-                self._idle.setdefault(leaf)
+        self._account.know(*patterns)
 
     def note(self, text: str) -> None:
         """Keep something that a reader of the scenario should know."""
@@ -313,34 +300,21 @@ class Ledger:
         -------
         Reading
         """
-        idle = [leaf for leaf in self._leaves if leaf in self._idle and leaf not in self._used]
-        known = {*self._used, *idle}
-        unknown = [leaf for leaf in self._leaves if not any(leaf == k or leaf.startswith(f"{k}.") for k in known)]
-        given = {*self._leaves}
-        free = [name for name in self._names if name not in given] if unknown else []
-        near = {key: found[0] for key in unknown if (found := get_close_matches(key, free, n=1, cutoff=_NEAR))}
+        keys = self._account.sort()
         return Reading(
             source=self.source,
             kind=kind,
             settings={field: value for field, value in settings.items() if value is not None},
             gpus=gpus,
-            used=tuple(self._used),
-            idle=tuple(printable(leaf) for leaf in idle),
-            unknown=tuple(unknown),
-            near=near,
+            used=keys.used,
+            idle=keys.idle,
+            unknown=keys.unknown,
+            near=keys.near,
             matched=dict(self.matched),
             written=self.written,
             open={**self.open, **dict.fromkeys(open_fields, AUTO)},
             notes=tuple(self.notes),
         )
-
-
-def _leaves(data: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif value is not None:
-            yield f"{prefix}{key}"
 
 
 def _shown(value: Any) -> str:

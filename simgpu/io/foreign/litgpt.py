@@ -25,8 +25,14 @@ _ADAPTED: Final = {
 }  # fmt: skip
 _ON: Final = ("lora_query", "lora_value")  # where the recipe does not say
 _IDLE: Final = (
-    "out_dir", "data", "data.*", "train.*", "eval", "logger_name", "seed", "access_token", "galore.*", "resume",
-    "tokenizer_dir", "initial_checkpoint_dir", "lora_*", "optimizer.*", "optimizer", "log", "log.*", "ops",
+    "out_dir", "data", "eval", "logger_name", "seed", "access_token", "galore", "resume", "tokenizer_dir",
+    "initial_checkpoint_dir", "lora_alpha", "lora_dropout", "lora_query", "lora_key", "lora_value", "lora_projection",
+    "lora_mlp", "lora_head", "optimizer", "log", "ops",
+    *(f"train.{name}" for name in (
+        "save_interval", "log_interval", "lr_warmup_steps", "lr_warmup_fraction", "epochs", "max_tokens", "max_steps",
+        "max_time", "max_norm", "min_lr", "learning_rate", "weight_decay", "beta1", "beta2", "tie_embeddings",
+        "max_iters", "shuffle", "max_additional_steps",
+    )),
 )  # fmt: skip
 
 

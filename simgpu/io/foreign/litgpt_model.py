@@ -148,7 +148,10 @@ def _listed(path: Path) -> list[dict[str, Any]]:
     try:
         data = json.loads(read_text(path, str(path)))
     except (ValueError, RecursionError) as error:
-        raise ScenarioError([Issue(field="", problem=f"is not valid JSON: {error}", file=path.name)]) from None
+        told = (
+            f"is not valid JSON: {error}" if isinstance(error, json.JSONDecodeError) else "is no JSON that can be read"
+        )
+        raise ScenarioError([Issue(field="", problem=told, file=path.name)]) from None
     models = [entry for entry in data if isinstance(entry, dict) and "name" in entry] if isinstance(data, list) else []
     if not models:
         raise ScenarioError([Issue(field="", problem="holds no models", file=path.name)])

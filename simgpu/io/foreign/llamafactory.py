@@ -7,6 +7,7 @@ backend takes Megatron-Core's names. It recomputes every block unless told not t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.llamafactory_keys import IDLE, PRICED
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import open_fields, trainer_settings
+from simgpu.io.foreign.trainer import open_fields, trainer_settings, with_options
 
 KIND: Final = "llamafactory"
 _RANK: Final = 8  # default of lora_rank
@@ -41,12 +42,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and any(name in data for name in ("finetuning_type", "cutoff_len", "dist_config"))
 
 
-def read_llamafactory(path: Path) -> Reading:
+def read_llamafactory(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
     r"""Read a LLaMA-Factory configuration.
 
     Parameters
     ----------
     path : Path
+    fsdp_config : mapping, optional
+        What the file holds that ``fsdp_config`` names.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def read_llamafactory(path: Path) -> Reading:
     >>> fields["training.lora"], fields["training.recompute"]
     ({'rank': 8, 'targets': ['all-linear']}, 'full')
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(with_options(read_document(path), fsdp_config))
     if ledger.flag("use_kt"):
         ledger.refuse("use_kt", "runs experts on the CPU, which is not simulated", allowed="false")
     if ledger.flag("do_predict") and not ledger.flag("do_train"):

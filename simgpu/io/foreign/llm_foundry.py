@@ -26,12 +26,21 @@ _IDLE: Final = (
     "max_duration", "eval_*", "seed", "device_eval_batch_size", "device_eval_microbatch_size", "progress_bar",
     "log_*", "console_*", "callbacks*", "loggers*", "save_*", "load_*", "dist_timeout", "autoresume",
     "python_log_level", "icl_*", "model.init_device", "model.init_config*", "model.resid_pdrop", "model.emb_pdrop",
-    "model.fc_type", "model.pretrained", "model.loss_fn", "model.attn_config.attn_pdrop", "model.attn_config.rope*",
-    "model.attn_config.alibi_bias_max", "optimizer.*", "fsdp_config.verbose", "fsdp_config.flatten_parameters",
-    "fsdp_config.state_dict_type", "fsdp_config.activation_checkpointing_reentrant", "fsdp_config.load_*",
+    "model.fc_type", "model.pretrained", "model.loss_fn", "model.attn_config.attn_pdrop",
+    "model.attn_config.rope_theta",
+    "model.attn_config.rope_impl", "model.attn_config.rope_dail_config", "model.attn_config.rope_hf_config",
+    "model.attn_config.rope_scaling",
+    "model.attn_config.alibi_bias_max", *(f"optimizer.{name}" for name in (
+        "lr", "betas", "eps", "weight_decay", "outlier_threshold", "timeout", "min_scale", "compress_state_dict",
+        "disable_param_norm", "quantize", "error_correction", "use_8bit",
+    )), "fsdp_config.verbose", "fsdp_config.flatten_parameters",
+    "fsdp_config.state_dict_type", "fsdp_config.activation_checkpointing_reentrant",
+    "fsdp_config.load_monolith_rank0_only",
+    "fsdp_config.load_fsdp_monolith_rank0_only", "fsdp_config.load_planner",
     "fsdp_config.use_orig_params", "fsdp_config.sync_module_states", "model.verbose", "global_seed", "data_*",
     "model.max_seq_len", "fsdp_config.keep_low_precision_grads", "model.use_pad_tok_in_ffn", "expandable_segments",
-    "model.peft_config.*", "model.use_flash_attention_2",
+    "model.peft_config.lora_alpha", "model.peft_config.lora_dropout", "model.peft_config.bias",
+    "model.peft_config.task_type", "model.peft_config.inference_mode", "model.use_flash_attention_2",
 )  # fmt: skip
 
 

@@ -19,9 +19,10 @@ from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
 from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
-from simgpu.io.foreign.ranks import Ranks, check_visible, find_ranks
+from simgpu.io.foreign.ranks import Ranks, find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out
+from simgpu.io.foreign.visible_gpus import check_visible
 from simgpu.io.text_file import read_text
 
 KIND: Final = "megatron-args"
@@ -30,6 +31,7 @@ _TELLING: Final = (
     "--use-distributed-optimizer", "--model-parallel-size", "--yaml-cfg", "--expert-model-parallel-size",
     "--micro-batch-size",
 )  # fmt: skip
+_OF_2020: Final = {"batch-size": "micro-batch-size", "model-parallel-size": "tensor-model-parallel-size"}
 _OTHER_FORMATS: Final = (".json", ".yaml", ".yml", ".toml", ".csv", ".md")
 _ARGUMENT: Final = re.compile(r"--([A-Za-z][\w-]*)(?:[ \t]*=[ \t]*|[ \t]+|$)(.*)", re.DOTALL)
 _BERT: Final = re.compile(r"bert", re.IGNORECASE)
@@ -94,7 +96,8 @@ def read_megatron_args(path: Path) -> Reading:
     if line.environment:
         data["env"] = dict(line.environment)
     ledger = Ledger(Document(source=path.name, data=data))
-    arguments = MegatronArguments(ledger, {name.replace("_", "-"): f"--{name}" for name in line.values})
+    keys = {name.replace("_", "-"): f"--{name}" for name in line.values}
+    arguments = MegatronArguments(ledger, keys | _first_names(keys, ledger))
     ledger.written = line.written
     for note in line.notes:
         ledger.note(note)
@@ -115,6 +118,19 @@ def read_megatron_args(path: Path) -> Reading:
     ledger.idle(*(f"--{name}" for name in IDLE), *(f"--{name.replace('-', '_')}" for name in IDLE))
     ledger.idle(*(f"env.{name}" for name in IDLE_VARIABLES), "env.CUDA_VISIBLE_DEVICES")
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _first_names(keys: Mapping[str, str], ledger: Ledger) -> dict[str, str]:
+    """Return today's names of arguments that the file writes as Megatron-LM of 2019 and 2020 did."""
+    found = {}
+    for old, now in _OF_2020.items():
+        if old not in keys:
+            continue
+        if now in keys:
+            ledger.refuse(keys[old], f"argument is no longer valid, use --{now} instead")  # validate_args
+        found[now] = keys[old]
+        ledger.note(f"{keys[old]} is Megatron-LM's name of 2020 for --{now}; releases since 2021 refuse it")
+    return found
 
 
 def _launched(text: str, path: Path) -> _Line | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.unset_words import left_out
 
@@ -72,6 +73,8 @@ class MegatronArguments:
         """
         key = self.keys.get(name)
         value = self.ledger.get(key) if key is not None else None
+        if key is None:
+            self.ledger.raw(self._form(name))  # a name that a misspelt one may mean
         if value is None and key in self.ledger.open:
             value = self.ledger.open.pop(key)  # the word auto, which is a value here
         if name in self.values:
@@ -103,7 +106,7 @@ class MegatronArguments:
         ------
         ScenarioError
         """
-        value = self.raw(name, field=field)
+        value = self._valued(name, field=field)
         if value is None:
             return None
         words = str(value).split()
@@ -118,6 +121,14 @@ class MegatronArguments:
             self.refuse(name, f"is below {least}")
         return number
 
+    def _valued(self, name: str, *, field: str | None = None) -> Any:
+        """Return a value, and refuse an option of a command line that has none behind it."""
+        value = self.raw(name, field=field)
+        if value is True and self.key(name).startswith("--"):
+            problem, fix = "has no value behind it", "write the number that the job uses"
+            raise ScenarioError([Issue(field=self.key(name), problem=problem, fix=fix, file=self.ledger.source)])
+        return value
+
     def number(self, name: str) -> float | None:
         """Return a number.
 
@@ -125,7 +136,7 @@ class MegatronArguments:
         ------
         ScenarioError
         """
-        value = self.raw(name)
+        value = self._valued(name)
         if value is None:
             return None
         try:
@@ -174,6 +185,11 @@ class MegatronArguments:
         ScenarioError
         """
         self.ledger.refuse(self.key(name), problem, allowed=allowed, fix=fix)
+
+    def _form(self, name: str) -> str:
+        """Return how the file would write an argument that it lacks: as it writes others."""
+        block, dot, other = next(iter(self.keys.values()), "--").rpartition(".")
+        return f"{block}{dot}--{name}" if other.startswith("--") else f"{block}{dot}{name.replace('-', '_')}"
 
     def _value(self, name: str) -> Any:
         here: Any = self.ledger.data

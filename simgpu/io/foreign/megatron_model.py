@@ -247,7 +247,8 @@ def _vocabulary(arguments: MegatronArguments, tp: int | None, default_tokenizer:
     vocabulary = arguments.integer("vocab-size", field=field, least=1)
     if vocabulary is not None and _NULL_TOKENIZER in words:
         vocabulary += 1  # the token of the end, which comes on top (megatron/core/tokenizers)
-    vocabulary = vocabulary or tokenizer_vocabulary(words)
+    if vocabulary is None and (vocabulary := tokenizer_vocabulary(words)) is not None:
+        arguments.note(f"model.vocab: {vocabulary:,} tokens, those of {words}; --set model.vocab=N for another file's")
     extra = arguments.integer("extra-vocab-size", field=field)
     if field in arguments.ledger.open:
         return None

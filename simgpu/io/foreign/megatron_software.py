@@ -21,7 +21,13 @@ _ENGINE: Final = "transformer_engine"
 _FLASH: Final = ("use-flash-attn", "use-flash-attn-v2")
 _GENERATIONS: Final = ("te", "megatron-2023", "megatron-2022", "megatron-2021")
 _OF_2022: Final = ("sequence-parallel", "recompute-granularity", "recompute-activations", "use-distributed-optimizer")
-_OF_2021: Final = ("checkpoint-activations", "activations-checkpoint-method", "deepspeed")
+_OF_2021: Final = (
+    "batch-size",
+    "model-parallel-size",
+    "checkpoint-activations",
+    "activations-checkpoint-method",
+    "deepspeed",
+)
 _SCALING: Final = {"delayed": "delayed", "tensorwise": "current"}
 _RECIPE: Final = "delayed"  # default of --fp8-recipe
 

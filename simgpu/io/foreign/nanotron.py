@@ -20,10 +20,19 @@ PICOTRON: Final = "picotron"
 _ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
 _IDLE: Final = (
     "checkpoints*", "data*", "general*", "logging*", "lighteval*", "metrics_logging*", "profiler*", "s3_upload*",
-    "tokenizer*", "doremi*", "model.init_method*", "model.make_vocab_size_divisible_by", "optimizer.learning_rate*",
-    "optimizer.optimizer_factory.*", "optimizer.adam_*", "optimizer.clip_grad", "optimizer.weight_decay*",
+    "tokenizer*", "doremi*", "model.init_method*", "model.make_vocab_size_divisible_by",
+    "optimizer.learning_rate_scheduler", "optimizer.clip_grad", "optimizer.weight_decay",
+    "optimizer.weight_decay_exclude_named_params",
+    *(f"{block}.{name}" for block in ("optimizer", "optimizer.optimizer_factory")
+      for name in ("adam_beta1", "adam_beta2", "adam_eps", "torch_adam_is_fused")),
     "optimizer.torch_adam_is_fused", "tokens.limit_*", "tokens.train_steps", "tokens.val_check_interval",
-    "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather", "model.model_config.*",
+    "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather",
+    *(f"model.model_config.{name}" for name in (
+        "_attn_implementation", "_fused_rms_norm", "_fused_rotary_emb", "_use_doc_masking", "_use_qkv_packed",
+        "bos_token_id", "eos_token_id", "pad_token_id", "flex_attention_mask", "initializer_range",
+        "max_position_embeddings", "no_rope_layer", "pretraining_tp", "rms_norm_eps", "rope_interleaved",
+        "rope_scaling", "rope_theta", "use_cache", "z_loss_coefficient", "z_loss_enabled",
+    )),
 )  # fmt: skip
 _PICO_IDLE: Final = (
     "dataset*", "checkpoint*", "logging*", "environment*", "training.seed", "training.learning_rate",

@@ -15,6 +15,7 @@ from simgpu.io.foreign.document import Document, mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_run import megatron_settings
+from simgpu.io.foreign.nemo_keys import IDLE
 from simgpu.io.foreign.nemo_models import other_model
 from simgpu.io.foreign.nemo_values import resolve
 from simgpu.io.foreign.number_formats import LIGHTNING
@@ -55,32 +56,8 @@ _ADAPTED: Final = {
     "all": (*_QKV, "o_proj", *_MLP), "mlp_fc1": _MLP[:2], "mlp_fc2": _MLP[2:], "mlp": _MLP,
 }  # fmt: skip
 """Projections by the names of NeMo's adapters."""
+_APEX_MIB: Final = 100
 _SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
-_IDLE: Final = (
-    "run", "exp_manager", "hydra", "defaults", "name", "restore_from_path", "s3_checkpointing", "trainer", "inference",
-    "model.data", "model.tokenizer", "model.optim", "model.nsys_profile", "model.init_method_std",
-    "model.use_scaled_init_method",
-    "model.ffn_dropout", "model.apply_query_key_layer_scaling", "model.layernorm_epsilon",
-    "model.do_layer_norm_weight_decay",
-    "model.pre_process", "model.post_process", "model.persist_layer_norm", "model.headscale", "model.openai_gelu",
-    "model.normalize_attention_scores", "model.rotary_*", "model.attention_type", "model.native_amp_*",
-    "model.hysteresis",
-    "model.fp16_lm_cross_entropy", "model.grad_allreduce_chunk_size_mb", "model.grad_div_ar_fusion", "model.*_fusion",
-    "model.seed", "model.resume_from_checkpoint", "model.use_cpu_initialization", "model.onnx_safe", "model.apex_*",
-    "model.gradient_as_bucket_view", "model.sync_batch_comm", "model.fp8_*", "model.reduce_amax", "model.use_emha",
-    "model.ub_tp_comm_overlap_cfg", "model.batch_p2p_comm", "model.gc_interval", "model.mcore_gpt",
-    "model.mcore_customization_config",
-    "model.deterministic_mode", "model.seq_len_interpolation_factor", "model.get_attention_mask_from_fusion",
-    "model.name",
-    "model.precision", "model.dist_ckpt_*", "model.fsdp_*", "model.activations_checkpoint_*", "model.nccl_*",
-    "model.num_micro_batches_with_partial_activation_checkpoints", "model.validation_*", "model.enable_megatron_timers",
-    "model.megatron_timer_kwargs", "model.sharp", "model.cpu_offloading_*", "model.bert_binary_head",
-    "model.use_te_rng_tracker",
-    "model.tp_comm_overlap_*", "model.moe_*", "model.max_position_embeddings", "model.scale_positional_embedding",
-    "model.peft",
-    "model.answer_only_loss", "model.wgrad_deferral_limit", "model.rope_*", "model.reset_*", "model.custom",
-    "model.use_flash_attention", "model.cpu_offloading", "model.restore_from_path", "model.save_nemo_*",
-)  # fmt: skip
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -139,14 +116,14 @@ def read_nemo(path: Path) -> Reading:
         settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16"}
     if ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16"):
         settings |= {"training.param_dtype": "fp32", "training.master_dtype": None, "training.grad_dtype": "fp32"}
-    for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection"):
+    for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection", "fp8_params"):
         if ledger.flag(f"model.{name}"):
             ledger.note(f"model.{name} is not simulated")
     nodes = ledger.integer("trainer.num_nodes", least=1)
     each = ledger.integer("trainer.devices", least=-1) or ledger.integer("trainer.gpus", least=-1)  # the older name
     gpus = each * (nodes or 1) if each is not None and each > 0 else None
     settings["cluster.nodes"] = nodes
-    ledger.idle(*_IDLE)
+    ledger.idle(*IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
@@ -193,11 +170,28 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
         switch(
             "overlap-param-gather", "optim.overlap_param_sync", ledger.flag("model.optim.overlap_param_sync") or False
         )
+        keys["ddp-bucket-size"] = "model.optim.ddp_bucket_size"
+        if optimizer == _SHARDED[1]:
+            values["ddp-bucket-size"] = _apex_bucket(ledger)
+        elif ledger.get("model.optim.bucket_cap_mb") is not None:
+            ledger.note(f"model.optim.bucket_cap_mb has no effect with {optimizer}: its buckets are of ddp_bucket_size")
+        if ledger.flag("model.optim.average_in_collective"):
+            switch("ddp-average-in-collective", "optim.average_in_collective", True)
     elif "adam" not in optimizer:
         ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*_SHARDED, "fused_adam")))
     if ledger.flag("model.enable_cuda_graph"):
         switch("enable-cuda-graph", "enable_cuda_graph", True)
     return MegatronArguments(ledger, keys, values)
+
+
+def _apex_bucket(ledger: Ledger) -> int:
+    """Return the elements of a bucket of Apex's optimizer, which NeMo gives a size in MiB.
+
+    NVIDIA/apex apex/contrib/optimizers/distributed_fused_adam.py: 100 MiB of the format in which gradients travel.
+    """
+    size = ledger.number("model.optim.bucket_cap_mb") or _APEX_MIB
+    half = ledger.text("model.optim.grad_sync_dtype") in ("bf16", "fp16", "16")
+    return round(size * 2**20) // (2 if half else 4)
 
 
 def _refuse(ledger: Ledger) -> None:

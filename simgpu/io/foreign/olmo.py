@@ -132,8 +132,13 @@ def _sharding(ledger: Ledger, precision: str | None) -> dict[str, Any]:
         settings = read_fsdp(ledger, "fsdp_config") | {"fsdp.no_sync": None, "fsdp.backward_prefetch": "backward_post"}
         return settings | {"training.reduce_dtype": mode}
     if (ledger.text("distributed_strategy") or "fsdp").lower() == "ddp":
-        ledger.idle("fsdp.*", "ddp.*")
-        return {"parallel.data_parallel": "ddp"}
+        ledger.idle("fsdp")
+        if (ledger.text("ddp.grad_sync_mode") or "batch").lower() != "batch":
+            ledger.note(
+                "ddp.grad_sync_mode is not simulated: gradients are reduced once a step, not in each micro-batch"
+            )
+        unused = ledger.flag("ddp.find_unused_params")
+        return {"parallel.data_parallel": "ddp", "ddp.find_unused_parameters": unused}
     settings = read_fsdp(ledger, "fsdp") | {"fsdp.no_sync": None, "fsdp.backward_prefetch": "backward_pre"}
     replicas = ledger.integer("fsdp.hybrid_sharding_num_model_replicas", least=1)
     if replicas is not None and settings["parallel.data_parallel"] == "hsdp":

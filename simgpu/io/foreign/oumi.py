@@ -22,10 +22,13 @@ _TRAINERS: Final = ("trl_sft", "hf", "oumi")
 _IDLE: Final = (
     "data*", "model.chat_template", "model.trust_remote_code", "model.load_pretrained_weights", "model.tokenizer*",
     "model.model_kwargs", "model.adapter_model", "model.shard_for_eval", "training.log_model_summary",
-    "training.seed", "training.empty_device_cache_steps", "training.enable_*", "training.save_final_model",
+    "training.seed", "training.empty_device_cache_steps", "training.enable_wandb", "training.enable_mlflow",
+    "training.enable_tensorboard", "training.save_final_model",
     "training.telemetry*", "training.performance", "training.profiler*", "training.use_peft",
     "training.try_resume_from_last_checkpoint", "peft.lora_alpha", "peft.lora_dropout", "peft.lora_bias",
-    "peft.lora_task_type", "peft.bnb_4bit_*", "peft.q_lora_bits", "peft.use_bnb_4bit_compute_dtype", "fsdp.*",
+    "peft.lora_task_type", "peft.bnb_4bit_quant_type", "peft.bnb_4bit_quant_storage", "peft.bnb_4bit_compute_dtype",
+    "peft.use_bnb_nested_quant", "peft.q_lora_bits", "peft.use_bnb_4bit_compute_dtype", "peft.lora_modules_to_save",
+    "peft.lora_init_weights",
     "training.trainer_kwargs*", "training.include_performance_metrics", "training.dataloader_main_process_only",
 )  # fmt: skip
 
@@ -84,7 +87,7 @@ def read_oumi(path: Path) -> Reading:
         settings["training.reduce_dtype"] = None if loaded == "fp32" else loaded
     if ledger.flag("training.use_peft"):
         settings["training.lora"] = _lora(ledger)
-    ledger.idle(*_IDLE)
+    ledger.idle(*_IDLE, *([] if ledger.flag("fsdp.enable_fsdp") else ["fsdp"]))
     return ledger.reading(KIND, settings)
 
 

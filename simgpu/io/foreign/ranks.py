@@ -8,23 +8,22 @@ the manuals of Slurm's ``srun`` and ``sbatch`` and of Open MPI's and MPICH's ``m
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.device_filters import included, remaining
+from simgpu.io.foreign.device_filters import hostfile, included, remaining
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.text_file import read_text
+from simgpu.io.foreign.visible_gpus import VISIBLE, check_visible, visible_gpus
 from simgpu.io.user_path import is_readable, user_path
 
 _ALL: Final = ("gpu", "auto")
 """--nproc_per_node of torchrun for as many processes as a node has GPUs."""
 _GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
 _NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES")
-_VISIBLE: Final = "env.CUDA_VISIBLE_DEVICES"
-_SLOTS: Final = re.compile(r"^\s*([^\s#]+)\s+slots\s*=\s*(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,33 +80,6 @@ def find_ranks(line: LaunchLine, source: str, folder: Path | None = None) -> Ran
     return _Count(line, source, folder).ranks()
 
 
-def check_visible(ledger: Ledger, key: str, processes: int) -> None:
-    """Refuse more processes on a node than CUDA_VISIBLE_DEVICES shows GPUs.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        With the variable under ``env``.
-    key : str
-        Of the number of processes.
-    processes : int
-        On one node.
-
-    Raises
-    ------
-    ScenarioError
-
-    Examples
-    --------
-    >>> data = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
-    >>> check_visible(Ledger(Document(source="run.sh", data=data)), "launcher.nproc_per_node", 2)
-    """
-    shown = _visible(ledger)
-    if shown is not None and processes > shown:
-        problem = f"is more than the {shown} GPUs of CUDA_VISIBLE_DEVICES={ledger.raw(_VISIBLE)}, one for each process"
-        ledger.refuse(key, problem, allowed=f"at most {shown}", fix="start fewer processes or show more GPUs")
-
-
 class _Count:
     def __init__(self, line: LaunchLine, source: str, folder: Path | None) -> None:
         self.line = line
@@ -123,7 +95,7 @@ class _Count:
         processes = True
         if gpus is None and nodes is None and self.line.launcher not in counters and self.open is None:
             gpus = self._visible()
-            processes = self.line.launcher != "python"
+            processes = self.line.launcher != "python" or bool(self.line.wrapped)
         used = tuple(dict.fromkeys(key for key in self.ledger.reading("", {}).used))
         return Ranks(gpus=gpus, nodes=nodes, open=self.open, processes=processes, used=used)
 
@@ -169,35 +141,41 @@ class _Count:
             self.ledger.get(include[0])
             if exclude is not None:
                 self.ledger.refuse(exclude[0], "stands beside --include, and DeepSpeed takes one", fix="leave one out")
-            return included(str(include[1]))
+            return included(str(include[1]), self._hostfile("hostfile", "H"))
         if exclude is not None:
-            self.ledger.get(exclude[0])
-            left = remaining(self._hostfile(), str(exclude[1]))
-            if left:
-                return sum(left), len(left)
-            self.open = f"--exclude {exclude[1]}"  # of GPUs that are not in the file
-            return None, None
+            return self._without(exclude, self._hostfile("hostfile", "H"))
         nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
         if each is None and self.open is None:
-            listed = list(self._hostfile().values())
+            listed = list(self._hostfile("hostfile", "H").values())
             if listed:
                 counts = listed[: nodes or len(listed)]
                 return sum(counts), len(counts)
             each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
         return (None if each is None or self.open else each * (nodes or 1)), nodes
 
-    def _hostfile(self) -> dict[str, int]:
-        named = self._word("launcher", "hostfile", "H")
+    def _without(self, exclude: tuple[str, Any], hosts: Mapping[str, int]) -> tuple[int | None, int | None]:
+        """Return what a filter leaves of a hostfile's GPUs."""
+        self.ledger.get(exclude[0])
+        left = remaining(hosts, str(exclude[1]))
+        if left:
+            return sum(left), len(left)
+        self.open = f"--{exclude[0].rpartition('.')[2]} {exclude[1]}"  # of GPUs that are not in the file
+        return None, None
+
+    def _hostfile(self, *names: str) -> dict[str, int]:
+        named = self._word("launcher", *names)
         if named is None or self.folder is None:
             return {}
         path = self.folder / user_path(str(named[1]))
-        if not is_readable(path):
-            return {}
-        self.ledger.get(named[0])
-        return {host: int(slots) for host, slots in _SLOTS.findall(read_text(path, path.name))}
+        if is_readable(path):
+            self.ledger.get(named[0])
+        return hostfile(path)
 
     def _accelerate(self) -> tuple[int | None, int | None]:
         nodes, gpus = self._integer("launcher", "num_machines"), self._integer("launcher", "num_processes")
+        filtered = self._filtered(nodes)
+        if filtered is not None:
+            return filtered
         listed = self._word("launcher", "gpu_ids")
         if gpus is None and self.open is None and listed is not None and re.fullmatch(r"\d+(,\d+)*", str(listed[1])):
             self.ledger.get(listed[0])
@@ -205,6 +183,23 @@ class _Count:
         elif gpus is not None and nodes in (None, 1):
             check_visible(self.ledger, "launcher.num_processes", gpus)
         return gpus, nodes
+
+    def _filtered(self, nodes: int | None) -> tuple[int | None, int | None] | None:
+        """Count by the filters that Accelerate hands to DeepSpeed's launcher where there are several nodes.
+
+        huggingface/accelerate src/accelerate/utils/launch.py, prepare_deepspeed_cmd_env: the filter that excludes goes
+        before the one that includes, and either before --num_processes.
+        """
+        exclude, include = (self._word("launcher", f"deepspeed_{kind}clusion_filter") for kind in ("ex", "in"))
+        if nodes in (None, 1) or self.ledger.raw("launcher.deepspeed_multinode_launcher") == "standard":
+            return None
+        hosts = self._hostfile("deepspeed_hostfile")
+        if exclude is not None:
+            return self._without(exclude, hosts)
+        if include is None:
+            return None
+        self.ledger.get(include[0])
+        return included(str(include[1]), hosts)
 
     def _plain(self) -> tuple[int | None, int | None]:
         """Count what ``srun`` or ``mpirun`` starts, or what the script's variables say."""
@@ -250,9 +245,9 @@ class _Count:
         return total, nodes
 
     def _visible(self) -> int | None:
-        found = _visible(self.ledger)
+        found = visible_gpus(self.ledger)
         if found is not None:
-            self.ledger.get(_VISIBLE)
+            self.ledger.get(VISIBLE)
         return found
 
     def _word(self, part: str, *names: str) -> tuple[str, Any] | None:
@@ -288,8 +283,3 @@ class _Count:
     @staticmethod
     def _is_variable(value: Any) -> bool:
         return isinstance(value, str) and bool(re.search(r"\$[\w{(]|`|<\w", value))
-
-
-def _visible(ledger: Ledger) -> int | None:
-    listed = str(ledger.raw(_VISIBLE) or "").strip(" ,")
-    return len(listed.split(",")) if re.fullmatch(r"\d+(\s*,\s*\d+)*", listed) else None

@@ -36,6 +36,10 @@ class Reading:
         Files that a script writes before it starts the job, by name, with their text.
     notes : tuple of str
         What a reader of the scenario should know.
+    logs : tuple of str
+        Paths for ``network.logs``.
+    options : mapping
+        What the file holds for another one that names it.
     """
 
     source: str
@@ -50,6 +54,8 @@ class Reading:
     open: Mapping[str, str] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def not_understood(self) -> str:

@@ -7,12 +7,10 @@ models/llama3/infra/parallelize.py.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.table import read_table
 from simgpu.io.foreign.accelerate import ROTATE_METHODS
 from simgpu.io.foreign.dimensions import dimensions
@@ -21,26 +19,17 @@ from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.toml_text import is_toml, parse_toml
+from simgpu.io.foreign.torchtitan_keys import IDLE, NOT_SIMULATED
 from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
 _OPTIMIZERS: Final = ("Adam", "AdamW")
+_KERNELS: Final = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop"}
 _FORMATS: Final = {word: FORMATS[word] for word in ("bfloat16", "float32")}
 DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
-_IDLE: Final = (
-    "job", "profiling", "metrics", "lr_scheduler", "checkpoint", "validation", "comm", "experimental.custom_*", "debug",
-    "optimizer.lr", "optimizer.eps", "optimizer.beta*", "optimizer.weight_decay", "optimizer.early_step_in_backward",
-    "training.dataset*", "training.steps", "training.max_norm", "training.warmup_steps", "training.seed",
-    "training.deterministic", "training.gc_*", "training.data_parallel_type", "dataset", "model.hf_assets_path",
-    "model.tokenizer_path",
-    "model.norm_type", "model.print_after_conversion", "model.tokenizer_*", "float8.*", "quantize.*", "mx.*",
-    "activation_checkpoint.*", "compile.*", "fault_tolerance", "memory_estimation", "parallelism.disable_loss_parallel",
-    "parallelism.enable_compiled_autograd", "parallelism.pipeline_parallel_schedule", "parallelism.pipeline_*",
-    "experimental.pipeline_*", "experimental.context_*", "parallelism.context_parallel_rotate_method",
-    "optimizer.implementation",
-)  # fmt: skip
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -51,7 +40,7 @@ def recognise(path: Path, text: str) -> bool:
     >>> recognise(Path("llama3_8b.toml"), "[parallelism]\ntensor_parallel_degree = 1")
     True
     """
-    return path.suffix.lower() == ".toml" and any(name in text for name in (*_DEGREES, "flavor"))
+    return path.suffix.lower() == ".toml" and (any(name in text for name in (*_DEGREES, "flavor")) or not is_toml(text))
 
 
 def read_torchtitan(path: Path) -> Reading:
@@ -82,7 +71,7 @@ def read_torchtitan(path: Path) -> Reading:
     >>> [reading.settings[f] for f in ("model", "training.micro_batch_size", "training.gradient_accumulation")]
     ['llama-3-8b', 1, 4]
     """
-    ledger = Ledger(Document(source=path.name, data=_parse(read_text(path, str(path)), path.name)))
+    ledger = Ledger(Document(source=path.name, data=parse_toml(read_text(path, str(path)), path.name)))
     block = "parallelism" if "parallelism" in ledger.data else "training"
     pipes = "parallelism" if "parallelism" in ledger.data else "experimental"
     tp = ledger.integer(f"{block}.tensor_parallel_degree", least=1) or 1
@@ -122,15 +111,9 @@ def read_torchtitan(path: Path) -> Reading:
     settings |= _replicas(ledger, block, pp)
     settings |= _recompute(ledger, layers, pp)
     settings |= _formats(ledger, compiled)
-    ledger.idle(*_IDLE)
+    _left_out(ledger, pipes)
+    ledger.idle(*IDLE)
     return ledger.reading(KIND, settings)
-
-
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ScenarioError([Issue(field="", problem=f"is not valid TOML: {error}", file=source)]) from None
 
 
 def _model(ledger: Ledger) -> dict[str, Any] | str | None:
@@ -183,6 +166,22 @@ def _layers(model: dict[str, Any] | str | None) -> int | None:
     return None
 
 
+def _left_out(ledger: Ledger, pipes: str) -> None:
+    """Note options that would change the step and are not simulated, and refuse a run without GPUs."""
+    for key, instead in NOT_SIMULATED.items():
+        if ledger.flag(key):
+            ledger.note(f"{key} is not simulated: {instead}")
+    mode = ledger.text("comm.mode")
+    if mode not in (None, "default"):
+        ledger.refuse("comm.mode", "runs no job on GPUs", allowed="default")
+    backend = ledger.text("parallelism.expert_parallel_comm_backend")
+    if backend not in (None, "standard"):
+        ledger.note(f"parallelism.expert_parallel_comm_backend {backend}: tokens go by NCCL's all-to-all here")
+    overlap, schedule = "parallelism.pipeline_parallel_expert_parallel_overlap", f"{pipes}.pipeline_parallel_schedule"
+    if ledger.flag(overlap) and ledger.raw(schedule) == "DualPipeV":
+        ledger.note(f"{overlap} is not simulated: tokens travel between the computations of one micro-batch")
+
+
 def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
     replicate = ledger.integer(f"{block}.data_parallel_replicate_degree", least=1) or 1
     shard = ledger.integer(f"{block}.data_parallel_shard_degree", least=-1)
@@ -219,7 +218,7 @@ def _recompute(ledger: Ledger, layers: int | None, pp: int) -> dict[str, Any]:
     key = "activation_checkpoint.mode"
     mode = (ledger.text(key) or "selective").lower()
     if mode not in ("none", "selective", "full"):
-        ledger.refuse(key, "is not known", allowed="none, selective, full")
+        ledger.refuse(key, "is not simulated", allowed="none, selective, full")
     if mode != "selective":
         ledger.text("activation_checkpoint.selective_ac_option")
         return {"training.recompute": mode}
@@ -263,6 +262,9 @@ def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
             if ledger.flag(name):
                 ledger.note(f"{name} is not simulated: weights are gathered in bf16")
     precision = "fp8" if fp8 else param
+    kernels = ledger.choice("optimizer.implementation", _KERNELS)
+    if ledger.flag("optimizer.fused") is False:  # of 2024
+        kernels = kernels or "foreach"
     settings: dict[str, Any] = {"training.precision": precision}
     if ledger.choice("training.dtype", _FORMATS) == "bf16":
         settings |= {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
@@ -270,14 +272,14 @@ def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
     if precision != "fp32":
         settings["training.reduce_dtype"] = reduce
     if compiled:
-        settings["software"] = "compile"
+        settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
     elif fp8:
-        settings["software"] = "flash"
+        settings["software"] = {"preset": "flash", "optimizer": kernels} if kernels else "flash"
         ledger.note(
             "software: flash, whose elementwise kernels are fused; torchtitan runs float8 without compile slower"
         )
     else:
         # Without compile: PyTorch's FlashAttention, and norms, rotary embedding, SwiGLU and loss op by op.
-        settings["software"] = {"preset": "megatron-2023", "optimizer": "fused"}
+        settings["software"] = {"preset": "megatron-2023", "optimizer": kernels or "fused"}
         ledger.note("software: kernels of PyTorch op by op around FlashAttention-2, which are those of megatron-2023")
     return settings

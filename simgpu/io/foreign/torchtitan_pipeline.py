@@ -8,6 +8,7 @@ from typing import Any, Final
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.parallel.schedules import schedule_name
 
+_DIGITS: Final = 6  # of a layer's number
 _LOOPED: Final = ("interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "zbv", "dualpipev")
 
 
@@ -101,25 +102,30 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
     if name is None:
         ledger.refuse(f"{pipes}.pipeline_parallel_schedule", "is no schedule that is known")
     found: dict[str, Any] = {"parallel.schedule": name}
-    split = ledger.get(f"{pipes}.pipeline_parallel_split_points")
-    if isinstance(split, list) and split and layers is not None:
-        borders = [int(str(point).rpartition(".")[2]) for point in split if str(point).rpartition(".")[2].isdecimal()]
-        if len(borders) == len(split):
-            edges = [0, *borders, layers]
-            found["parallel.layers_per_stage"] = [b - a for a, b in pairwise(edges)]
-            found["parallel.virtual_stages"] = max(1, (len(split) + 1) // pp)
-            return found
+    borders = _borders(ledger, pipes)
+    if borders and layers is not None:
+        edges = [0, *borders, layers]
+        found["parallel.layers_per_stage"] = [b - a for a, b in pairwise(edges)]
+        found["parallel.virtual_stages"] = max(1, len(edges[1:]) // pp)
+        return found
+    first, last = (
+        1 if (less := ledger.integer(f"{pipes}.pipeline_parallel_{end}_stage_less_layers")) is None else less
+        for end in ("first", "last")
+    )
     each = ledger.integer(f"{pipes}.pipeline_parallel_layers_per_stage", least=1)
     stages = pp * (2 if name in _LOOPED else 1)
     if each is not None and layers is not None:
-        stages = -(-(layers + 2) // each)
+        stages = -(-(layers + first + last) // each)
         if stages % pp:
             ledger.refuse(
                 f"{pipes}.pipeline_parallel_layers_per_stage", f"makes {stages} stages, which {pp} ranks do not divide"
             )
     if layers is None:
         return found
-    placed = spread_layers(layers, stages)
+    placed = spread_layers(layers, stages, first=first, last=last)
+    if min(placed) < 0:
+        problem = f"leaves less than no layer of {layers} to one of {stages} stages"
+        ledger.refuse(f"{pipes}.pipeline_parallel_{'first' if placed[0] < 0 else 'last'}_stage_less_layers", problem)
     if len(set(placed)) > 1:
         found["parallel.layers_per_stage"] = placed
     if stages > pp:
@@ -127,12 +133,36 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
     return found
 
 
-def spread_layers(layers: int, stages: int) -> list[int]:
-    """Return the layers of each stage as torchtitan places them: embedding and head count as a layer each.
+def _borders(ledger: Ledger, pipes: str) -> list[int]:
+    """Return the layers with which stages begin, all but the first; none where the file lists no modules."""
+    points = ledger.get(f"{pipes}.pipeline_parallel_split_points")  # of 2024 and 2025
+    parts = ledger.get(f"{pipes}.module_fqns_per_model_part")
+    if isinstance(parts, list) and len(parts) > 1 and all(isinstance(part, list) for part in parts):
+        firsts = [[str(name) for name in part if _layer(str(name)) is not None] for part in parts]
+        if any(not names for names in firsts):
+            key = f"{pipes}.module_fqns_per_model_part"
+            ledger.refuse(key, "has a stage without layers, which is not simulated", fix="give each part a layer")
+        points = [names[0] for names in firsts[1:]]
+    if isinstance(points, str):
+        points = points.split(",")
+    found = [_layer(str(point).strip()) for point in points] if isinstance(points, list) else []
+    return [layer for layer in found if layer is not None] if None not in found else []
+
+
+def _layer(name: str) -> int | None:
+    """Return the number of ``layers.7``."""
+    number = name.rpartition(".")[2]
+    return int(number) if number.isdecimal() and len(number) <= _DIGITS else None
+
+
+def spread_layers(layers: int, stages: int, *, first: int = 1, last: int = 1) -> list[int]:
+    """Return the layers of each stage as torchtitan places them: embedding and head count as some layers.
 
     Parameters
     ----------
     layers, stages : int
+    first, last : int
+        Layers that the first and the last stage have less.
 
     Returns
     -------
@@ -140,7 +170,7 @@ def spread_layers(layers: int, stages: int) -> list[int]:
 
     Notes
     -----
-    Stages get ``(layers + 2) // stages`` each, the first ones one more where that leaves a rest
+    Stages get ``(layers + first + last) // stages`` each, the first ones one more where that leaves a rest
     (distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part).
 
     Examples
@@ -148,8 +178,8 @@ def spread_layers(layers: int, stages: int) -> list[int]:
     >>> spread_layers(32, 4), spread_layers(6, 4)
     ([8, 9, 8, 7], [1, 2, 2, 1])
     """
-    each, rest = divmod(layers + 2, stages)
+    each, rest = divmod(layers + first + last, stages)
     placed = [each + (stage < rest) for stage in range(stages)]
-    placed[0] -= 1
-    placed[-1] -= 1
+    placed[0] -= first
+    placed[-1] -= last
     return placed

@@ -30,14 +30,22 @@ _TRAINERS: Final = {
         "is not simulated: the step of preference learning is more than one model's training",
     ),
 }
+_FP8: Final = ("enable_fp8_training", "use_fp8")
+"""Switches of torchao's float8 training, by their present and their first name."""
 _IDLE: Final = (
     "output_dir", "tokenizer*", "dataset*", "seed", "shuffle", "run_val_every_n_steps", "batch_size_val",
     "checkpointer*", "resume_from_checkpoint", "save_*", "epochs", "max_steps_per_epoch", "clip_grad_norm", "log_*",
-    "metric_logger*", "profiler*", "lr_scheduler*", "device", "loss.*", "optimizer.*", "model.lora_alpha",
+    "metric_logger*", "profiler*", "lr_scheduler*", "device", "loss.num_output_chunks", "loss.ignore_index",
+    "model.lora_alpha",
     "model.lora_dropout", "num_workers", "collate_fn", "enable_async_checkpointing", "keep_last_n_checkpoints",
-    "model.quantize_base", "cudnn_deterministic_mode", "fsdp.*", "val_*", "custom_sharded_layers", "generation_*",
-    "optimizer_in_bwd", "low_cpu_ram", "quantizer.*", "tensor_parallel_plan.*", "model.*_trainable", "model.image_size",
-    "dataloader*", "ac_mode", "ac_option", "memory_efficient_fsdp_wrap", "use_fp8", "enable_fp8_training", "fp8_*",
+    "model.quantize_base", "cudnn_deterministic_mode", "val_*", "custom_sharded_layers", "generation_*",
+    "optimizer_in_bwd", "low_cpu_ram", "quantizer.*", "tensor_parallel_plan.*",
+    "model.decoder_trainable", "model.encoder_trainable", "model.fusion_trainable", "model.image_size",
+    *(f"optimizer.{name}" for name in ("lr", "weight_decay", "betas", "eps", "foreach", "amsgrad", "momentum",
+                                       "maximize", "capturable", "differentiable", "block_wise")),
+    "dataloader*", "ac_mode", "ac_option", "memory_efficient_fsdp_wrap", "fp8_recipe_name", "fp8_pad_inner_dim",
+    "fp8_enable_fsdp_float8_all_gather",
+    "fp8_precompute_float8_dynamic_scale_for_fsdp",
 )  # fmt: skip
 
 
@@ -80,7 +88,7 @@ def read_torchtune(path: Path) -> Reading:
         "training.micro_batch_size": ledger.integer("batch_size", least=1),
         "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps", least=1),
         "training.sequence_length": ledger.integer("tokenizer.max_seq_len", least=1),
-        "training.precision": precision,
+        "training.precision": "fp8" if any(ledger.flag(name) for name in _FP8) else precision,
         "training.recompute": "full" if ledger.flag("enable_activation_checkpointing") else "none",
         "training.param_dtype": precision,
         "training.grad_dtype": precision,

@@ -6,13 +6,15 @@ huggingface/trl ``trl/trainer/sft_config.py``, ``trl/trainer/model_config.py``. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import lora
 from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
-from simgpu.io.foreign.document import mapping_of, read_document
-from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.document import Document, mapping_of, read_document
+from simgpu.io.foreign.fsdp_options import FILE, read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
@@ -47,12 +49,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and any(name in data for name in ("per_device_train_batch_size", "gradient_checkpointing"))
 
 
-def read_trainer(path: Path) -> Reading:
+def read_trainer(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
     """Read a file of Trainer arguments, as ``HfArgumentParser`` and TRL take them.
 
     Parameters
     ----------
     path : Path
+    fsdp_config : mapping, optional
+        What the file holds that ``fsdp_config`` names.
 
     Returns
     -------
@@ -62,8 +66,19 @@ def read_trainer(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(with_options(read_document(path), fsdp_config))
     return ledger.reading(KIND, trainer_settings(ledger), open_fields=open_fields(ledger))
+
+
+def with_options(document: Document, fsdp_config: Mapping[str, Any] | None) -> Document:
+    """Put the options of a file in the place of its name.
+
+    Examples
+    --------
+    >>> with_options(Document(source="x", data={"fsdp_config": "a.json"}), {"fsdp_version": 2}).data
+    {'fsdp_config': {'fsdp_version': 2}}
+    """
+    return document if fsdp_config is None else replace(document, data={**document.data, "fsdp_config": fsdp_config})
 
 
 def open_fields(ledger: Ledger, at: str = "") -> tuple[str, ...]:
@@ -192,8 +207,8 @@ def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
     words = [word.lower() for word in words if word.lower() not in ("false", "none", "no")]
     block = f"{at}fsdp_config"
     inline = isinstance(ledger.raw(block), dict)
-    if not inline and isinstance(ledger.raw(block), str):
-        ledger.note(f"{block} {ledger.text(block)} is another file, which was not read")
+    if not inline and words and (named := ledger.text(block)) is not None:
+        ledger.open[FILE] = named
     if not words and not inline:
         return {}
     strategy = next(

@@ -1,6 +1,6 @@
 """torchtitan: its job configuration in TOML, and the line that starts it.
 
-Names: pytorch/torchtitan ``torchtitan/config/job_config.py`` of 2025, the last with TOML; what
+Names: pytorch/torchtitan ``torchtitan/config/job_config.py`` of January 2026, the last with TOML; what
 `simgpu.io.foreign.torchtitan` reads.
 """
 
@@ -54,9 +54,9 @@ def write_torchtitan(job: Job, head: tuple[str, ...]) -> Files:
         command=[
             *torchrun(job.nodes, job.gpus_per_node),
             ["-m", "torchtitan.train", "--job.config_file", CONFIG],
-            ["--model.tokenizer_path", "$TOKENIZER"],
+            ["--model.hf_assets_path", "$HF_ASSETS"],
         ],
-        variables={**rendezvous(job.nodes), "TOKENIZER": ("", "full path of the tokenizer of the model")},
+        variables={**rendezvous(job.nodes), "HF_ASSETS": ("", "folder with the tokenizer of the model")},
         environment=nccl_variables(job.nccl),
     )
     return {LAUNCH: text, CONFIG: to_toml(torchtitan_config(job))}
@@ -207,11 +207,13 @@ def _pipeline(job: Job) -> dict[str, Any]:
     placed = strategy.layers_per_stage
     if placed is None:
         placed = (job.model.layers // stages,) * stages
-    borders = [sum(placed[:stage]) for stage in range(1, stages)]
+    parts = [[f"layers.{layer}" for layer in range(sum(placed[:at]), sum(placed[: at + 1]))] for at in range(stages)]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
     return found | {
         "pipeline_parallel_schedule": _SCHEDULES[strategy.schedule],
         "pipeline_parallel_microbatch_size": job.training.micro_batch_size,
-        "pipeline_parallel_split_points": [f"layers.{layer}" for layer in borders],
+        "module_fqns_per_model_part": parts,
     }
 
 
