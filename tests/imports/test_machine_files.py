@@ -125,11 +125,15 @@ def test_ibstat_of_ethernet_and_of_several_hosts(tmp_path: Path) -> None:
     ("name", "content", "told"),
     [
         ("trace.json", b'{"schemaVersion": 1, "traceEvents": []}', "is a trace of a profiler"),
-        ("trace.json.gz", gzip.compress(b'{"traceEvents": []}'), "simgpu check SCENARIO --trace trace.json.gz"),
+        (
+            "trace.json.gz",
+            gzip.compress(b'{"traceEvents": []}', mtime=0),
+            "simgpu check SCENARIO --trace trace.json.gz",
+        ),
         ("topo.xml", b'<!-- a -->\n<system version="1">\n', "simgpu topology import topo.xml"),
         ("topo.txt", b"\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n", "nvidia-smi's matrix"),
         ("train.log", b"elapsed time per iteration (ms): 1383.4\n" * 3, "simgpu check SCENARIO --log train.log"),
-        ("train.log.gz", gzip.compress(b"step time: 2.5 s\n" * 3), "simgpu check SCENARIO --log train.log.gz"),
+        ("train.log.gz", gzip.compress(b"step time: 2.5 s\n" * 3, mtime=0), "simgpu check SCENARIO --log train.log.gz"),
     ],
 )
 def test_files_of_other_commands_are_refused_with_the_command(

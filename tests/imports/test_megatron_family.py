@@ -31,7 +31,7 @@ EXPECTED = {
         "training.recompute": "full",
         "training.recompute_layers": 2,
         "training.dropout": 0.0,
-        "software": {"preset": "te", "fp8_scaling": "delayed"},
+        "software": {"preset": "te", "cross_entropy": "chain", "fp8_scaling": "delayed"},
         "cluster.nodes": 4,
     },
     "megatron.sh": {
@@ -56,7 +56,7 @@ EXPECTED = {
         "parallel.data_parallel": "ddp",
         "training.sequence_length": 1024,
         "training.precision": "bf16",
-        "software": "te",
+        "software": {"preset": "te", "cross_entropy": "chain"},
         "network.nccl.algo": "Tree",
     },
     "nemo.yaml": {
@@ -197,10 +197,15 @@ def test_what_megatron_or_simgpu_refuses_is_named(tmp_path, arguments, says):
         read_megatron_args(path)
 
 
+UNFUSED_LOSS = {"preset": "te", "cross_entropy": "chain"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("", {"software": "te", "parallel.data_parallel": "ddp", "training.precision": "fp32"}),
+        ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"software": "te"}),
+        ("--cross-entropy-loss-fusion", {"software": {"preset": "te", "cross_entropy": "native"}}),
+        ("", {"software": UNFUSED_LOSS, "parallel.data_parallel": "ddp", "training.precision": "fp32"}),
         ("--bf16\n--use-flash-attn", {"software": "megatron-2023", "training.grad_dtype": "fp32"}),
         ("--bf16\n--sequence-parallel", {"software": "megatron-2022"}),
         ("--fp16\n--checkpoint-activations", {"software": "megatron-2021", "training.grad_dtype": "fp16"}),

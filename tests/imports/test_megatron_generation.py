@@ -36,7 +36,8 @@ def imported(folder: Path, options: str, *settings: str) -> ImportedRun:
 )
 def test_the_generation_and_its_reason(tmp_path: Path, options: str, preset: str, why: str) -> None:
     run = imported(tmp_path, options)
-    assert run.data["software"] == preset
+    software = run.data["software"]
+    assert (software if isinstance(software, str) else software["preset"]) == preset
     (note,) = [note for note in run.notes if note.startswith("software: ")]
     assert note.startswith(f"software: {preset}, since ")
     assert why in note

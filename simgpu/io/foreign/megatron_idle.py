@@ -44,8 +44,7 @@ IDLE: Final = (
     "num-layers-at-*-in-bf16",
     # fusions: those of the software generation
     "no-bias-gelu-fusion", "no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-masked-softmax-fusion",
-    "no-gradient-accumulation-fusion", "no-persist-layer-norm", "cross-entropy-loss-fusion",
-    "cross-entropy-fusion-impl",
+    "no-gradient-accumulation-fusion", "no-persist-layer-norm",
     "abort-on-unmet-fused-kernel-constraints", "sync-tp-duplicated-parameters", "bias-*-fusion",
     "no-async-tensor-model-parallel-allreduce", "deterministic-mode", "calculate-per-token-loss",
     # processes

@@ -29,11 +29,13 @@ _OF_2021: Final = (
     "deepspeed",
 )
 _SCALING: Final = {"delayed": "delayed", "tensorwise": "current"}
+_PRESET_LOSS: Final = {"te": "fused"}
+"""What presets have for a cross-entropy, where it is no chain of kernels."""
 _RECIPE: Final = "delayed"  # default of --fp8-recipe
 
 
 def megatron_software(arguments: MegatronArguments, precision: str | None) -> dict[str, Any] | str:
-    """Return the software generation: a preset, or one with its fp8 scaling.
+    """Return the software generation: a preset, or one with its fp8 scaling and cross-entropy.
 
     Parameters
     ----------
@@ -47,9 +49,11 @@ def megatron_software(arguments: MegatronArguments, precision: str | None) -> di
     preset = _generation(arguments)
     graphs = (arguments.text("cuda-graph-impl") or "none") != "none" or arguments.flag("enable-cuda-graph")
     recipe = arguments.text("fp8-recipe") or _RECIPE
+    loss = _loss(arguments)
+    own_loss = {} if loss == _PRESET_LOSS.get(preset, "chain") else {"cross_entropy": loss}
     if preset != "te" or not (graphs or precision == "fp8"):
-        return preset
-    found: dict[str, Any] = {"preset": preset}
+        return {"preset": preset, **own_loss} if own_loss else preset
+    found: dict[str, Any] = {"preset": preset, **own_loss}
     if precision == "fp8":
         if recipe not in _SCALING:
             arguments.note(
@@ -60,6 +64,14 @@ def megatron_software(arguments: MegatronArguments, precision: str | None) -> di
     if graphs:
         found["cuda_graphs"] = True
     return found
+
+
+def _loss(arguments: MegatronArguments) -> str:
+    """Return the kernels of the cross-entropy: Megatron fuses them where it is told to, its own way by default."""
+    implementation = arguments.text("cross-entropy-fusion-impl") or "native"
+    if not arguments.flag("cross-entropy-loss-fusion"):
+        return "chain"
+    return "fused" if implementation == "te" else "native"
 
 
 def _generation(arguments: MegatronArguments) -> str:

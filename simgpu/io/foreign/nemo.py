@@ -148,6 +148,7 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
     switch("untie-embeddings-and-output-weights", "share_embeddings_and_output_weights", untied)
     switch("no-overlap-p2p-communication", "overlap_p2p_comm", not ledger.flag("model.overlap_p2p_comm"))
     switch("group-query-attention", "num_query_groups", ledger.get("model.num_query_groups") is not None)
+    switch("cross-entropy-loss-fusion", "cross_entropy_loss_fusion", ledger.flag("model.cross_entropy_loss_fusion"))
     fp8 = ledger.flag("model.fp8")
     switch("fp8-format", "fp8", "hybrid" if fp8 else None)
     switch(

@@ -21,7 +21,7 @@ _MODEL: Final = (
     "attention_type", "native_amp_init_scale", "native_amp_growth_interval", "hysteresis", "fp16_lm_cross_entropy",
     "grad_allreduce_chunk_size_mb", "grad_div_ar_fusion", "bias_activation_fusion", "bias_dropout_add_fusion",
     "bias_gelu_fusion", "masked_softmax_fusion", "gradient_accumulation_fusion", "apply_rope_fusion",
-    "cross_entropy_loss_fusion", "seed", "resume_from_checkpoint", "use_cpu_initialization", "onnx_safe",
+    "seed", "resume_from_checkpoint", "use_cpu_initialization", "onnx_safe",
     "apex_transformer_log_level", "gradient_as_bucket_view", "sync_batch_comm", "fp8_e4m3", "fp8_hybrid", "fp8_margin",
     "fp8_interval", "fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_wgrad", "fp8_params",
     "fp8_dot_product_attention", "fp8_multi_head_attention", "reduce_amax",

@@ -192,6 +192,9 @@ def _software(job: Job) -> list[str]:
         row.append("--use-flash-attn")
     elif name in _LOCAL and not job.strategy.scatter_gather:
         row.append("--no-scatter-gather-tensors-in-pipeline")
+    if job.software.fused_cross_entropy or job.software.fused_exponent:
+        row += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl"]
+        row.append("te" if job.software.fused_cross_entropy else "native")
     if job.software.host.cuda_graphs and name not in _LOCAL:
         row += ["--cuda-graph-impl", "local"]
     return row
