@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from simgpu.config.block import Block
 from simgpu.config.power import Watts
-from simgpu.config.quantity import ANY_CASE, Flag, Integer, NotNegative, Positive, Share, Text, TimeNs
+from simgpu.config.quantity import ANY_CASE, Factor, Flag, Positive, Seed, Share, Text, TimeNs
 
 _Preset = Annotated[
     Literal["eager", "megatron-2021", "megatron-2022", "megatron-2023", "composer-2023", "flash", "te", "compile"],
@@ -99,11 +99,11 @@ class LinkBlock(Block):
 class PerturbBlock(Block):
     """Disturbances, reproducible from the seed."""
 
-    seed: Integer | None = None
+    seed: Seed | None = None
     """Seed of the jitter; 0 when left out."""
-    jitter: NotNegative | None = None
+    jitter: Factor | None = None
     """Standard deviation of every kernel's duration over its mean; log-normal, drawn per rank and kernel."""
-    slow_ranks: dict[str | int, Positive] | None = None
+    slow_ranks: dict[str | int, Factor] | None = None
     """How many times as long the kernels of some ranks take: by rank, or by 'node:gpu'."""
     links: list[LinkBlock] | None = None
     """Links with less bandwidth, or none."""

@@ -27,6 +27,7 @@ LARGEST_BATCH: Final = 10**9
 LARGEST_ACCUMULATION: Final = 65_536
 LARGEST_COUNT: Final = 10**18
 LARGEST_PRICE: Final = 10**6
+LARGEST_FACTOR: Final = 1_000  # by which a rank is slower, and the jitter of a kernel over its mean
 _TIME: Final = {"type": ["number", "string"], "exclusiveMinimum": 0}
 
 
@@ -74,6 +75,20 @@ def _price(value: object) -> float:
     if price > LARGEST_PRICE:
         raise QuantityError("is too large to be meant", allowed=f"0 to {LARGEST_PRICE:,}")
     return price
+
+
+def _factor(value: object) -> float:
+    factor = parse_number(value)
+    if factor > LARGEST_FACTOR:
+        raise QuantityError("is too large to be meant", allowed=f"at most {LARGEST_FACTOR:,}")
+    return factor
+
+
+def _seed(value: object) -> int:
+    seed = _integer(value)
+    if not 0 <= seed < 2**63:
+        raise QuantityError("is no seed", allowed="a whole number from 0 to 9223372036854775807")
+    return seed
 
 
 def _dropout(value: object) -> float:
@@ -205,6 +220,12 @@ Share = Annotated[float, _field(_share), _schema("number", minimum=0, maximum=1)
 
 Positive = Annotated[float, _field(_positive), _schema("number", exclusiveMinimum=0)]
 """A number above 0 without unit."""
+
+Factor = Annotated[float, _field(_factor), _schema("number", minimum=0, maximum=LARGEST_FACTOR)]
+"""By how much something is longer than it should be."""
+
+Seed = Annotated[int, _field(_seed), _schema("integer", minimum=0)]
+"""Where random numbers begin."""
 
 NotNegative = Annotated[float, _field(parse_number), _schema("number", minimum=0)]
 """A number from 0 without unit."""

@@ -86,14 +86,17 @@ class BlockLayout:
 
 @dataclass(slots=True)
 class Courses:
-    """The courses of all blocks; None for those whose streams wait for each other in a circle."""
+    """The courses of all blocks; None for those that have none."""
 
     _known: dict[Hashable, Course | None] = field(default_factory=dict)
 
     def layout(
         self, block: Block, steps: Mapping[str, tuple[Step, ...]], slots: tuple[tuple[str, int], ...], host: str
     ) -> BlockLayout | None:
-        """Lay out a block that touches nothing outside; None where its streams wait for each other in a circle."""
+        """Lay out a block that touches nothing outside.
+
+        None where its streams wait for each other in a circle, or compute does not wait for all of its transfers.
+        """
         shape = shape_of(block, steps, slots, host)
         if shape not in self._known:
             self._known[shape] = _course(len(self._known), block, steps, slots, host)
@@ -109,7 +112,7 @@ def _course(
     host: str,
 ) -> Course | None:
     order = order_of(steps)
-    if order is None:
+    if order is None or not _joined(steps):
         return None
     issues = enumerate(block.streams[host] if host else ())
     rows = {(item.stream, item.instruction): row for row, item in issues if isinstance(item, Issue)}
@@ -133,6 +136,18 @@ def _course(
             step.number for step in takewhile(_takes_no_time, reversed(steps[COMPUTE])) if step.code == RECORD
         ),
     )
+
+
+def _joined(steps: Mapping[str, tuple[Step, ...]]) -> bool:
+    """Whether compute waits for the last transfer of every other stream, so that none reaches beyond the block."""
+    waited = {step.number for step in steps[COMPUTE] if step.code == WAIT}
+    for name, found in steps.items():
+        last = max((at for at, step in enumerate(found) if step.code == TRANSFER), default=-1)
+        if name != COMPUTE and last >= 0:
+            behind = {step.number for step in found[last:] if step.code == RECORD}
+            if not behind & waited:
+                return False
+    return True
 
 
 def _records(step: Step) -> bool:

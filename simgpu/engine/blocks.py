@@ -173,7 +173,7 @@ class RankBlocks:
 
     def noting(self, gate: int) -> int:
         """Return the rank that notes a block's transfers, of all that take part in them."""
-        sides = self.block_sides(gate)
+        sides = [side for side in self.block_sides(gate) if not side.alone]
         return sides[0].channel.parties[0] if sides else self.rank
 
     def under_way(self) -> list[Meeting]:

@@ -50,6 +50,7 @@ class Cast:
     _courses: Courses = field(default_factory=Courses)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)
+    _agreed: dict[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)  # by layout and who take it
     _times: KernelTimes | None = None
     ready: ReadyBlocks = field(init=False)
 
@@ -138,7 +139,7 @@ class Cast:
         for gate in layout.gates:
             found = checked.get((id(gate.layout), gate.early))
             if found is None:
-                found = checked[id(gate.layout), gate.early] = self._check(rank, gate, sides)
+                found = checked[id(gate.layout), gate.early] = self._check(rank, gate, layout, sides)
             gates.append(gate if found[0] else None)
             kinds.append(found[1])
             groups.append(found[2])
@@ -176,20 +177,44 @@ class Cast:
                 own.append((name, kernels.between(first, first + len(gate.layout.steps[name]))))
         return self._kinds.setdefault((kind, tuple(own)), len(self._kinds))
 
-    def _check(self, rank: int, gate: Gate, sides: list[Side]) -> tuple[bool, int, BlockGroup]:
+    def _check(self, rank: int, gate: Gate, layout: RoleLayout, sides: list[Side]) -> tuple[bool, int, BlockGroup]:
         """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
         used = [sides[slot] for _, slot in gate.layout.slots]
-        together = {side.channel.parties for side in used if not side.alone} or {(rank,)}
-        roles = {self.program.ranks[member].role for parties in together for member in parties}
-        parties = min(together)
+        parties = min(_together(used), default=(rank,))
         group = self._groups.get(parties)
         if group is None:
             group = self._groups[parties] = BlockGroup(self.env, self.loop, self.ready, len(parties))
+        agreed = self._agreed.get((id(gate.layout), parties))
+        if agreed is None:
+            agreed = self._agreed[id(gate.layout), parties] = self._agree(gate, layout, parties)
         seen = gate.early and (len(parties) > 1 or self._times is not None)  # what it lets go may be seen in it
-        closed = all(side.fixed for side in used) and len(together) == 1 and len(roles) == 1 and not seen
         prices = tuple(
-            (side.cost.latency_ns, side.cost.stream_ns, bool(side.cost.loads), side.disturbance, side.spinning)
+            (
+                side.cost.latency_ns,
+                side.cost.stream_ns,
+                bool(side.cost.loads),
+                side.disturbance,
+                side.spinning,
+                side.alone,
+            )
             for side in used
         )
         kind = self._kinds.setdefault((gate.layout.course.number, prices, len(parties) > 1), len(self._kinds))
-        return closed, kind, group
+        return agreed and not seen, kind, group
+
+    def _agree(self, gate: Gate, layout: RoleLayout, parties: tuple[int, ...]) -> bool:
+        """Whether a block is closed for all who meet in it: of one role, and each meets these and nobody else."""
+        if len({self.program.ranks[member].role for member in parties}) > 1:
+            return False
+        for member in parties:
+            used = [self.rendezvous.side(member, layout.transfers[slot]) for _, slot in gate.layout.slots]
+            if not all(side.fixed for side in used) or not _together(used) <= {parties}:
+                return False
+            if len(parties) > 1 and not _together(used):
+                return False
+        return True
+
+
+def _together(used: list[Side]) -> set[tuple[int, ...]]:
+    """Return who meet in some transfers."""
+    return {side.channel.parties for side in used if not side.alone}

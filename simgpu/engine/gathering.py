@@ -120,8 +120,10 @@ class Gathering:
         return first.blocks.courses[first.gate], len(self.here), len(self._gone)
 
     def is_plain(self) -> bool:
-        """Whether nothing outside the block is resident beside it on any rank, and its CPUs only issue."""
-        return not self._gone and all(one.blocks.is_plain(one.gate, one.local_ns) for one in self.here)
+        """Whether all do the same at the same prices, nothing else is resident beside it, and its CPUs only issue."""
+        courses = {one.blocks.courses[one.gate] for one in self.here}
+        plain = all(one.blocks.is_plain(one.gate, one.local_ns) for one in self.here)
+        return plain and len(courses) == 1 and not self._gone
 
     def _take(self, arrivals: list[Arrival], outcomes: list[Outcome], but: Arrival | None = None) -> None:
         """Let ranks take the block, and all but one, who asks, go on."""

@@ -290,6 +290,11 @@ def play_together(lanes: Sequence[Lane], gone: Sequence[Gone] = ()) -> None:
         elif code == WAIT:
             for lane in lanes:
                 lane.wait(turn)
+        elif code == TRANSFER and lanes[0].sides[turn.step.number].alone:
+            for lane in lanes:  # its group is one class by itself, wherever the others meet
+                time = lane.arrive(turn)
+                lane.transfer(turn, time, time, lane.rank)
+            transfers += 1
         elif code == TRANSFER:
             own = [(lane.arrive(turn), lane.rank) for lane in lanes]
             arrived = [*own, *((one.arrivals_ns[transfers], one.rank) for one in gone)]

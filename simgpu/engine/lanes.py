@@ -101,7 +101,7 @@ class Lanes:
         start, end = at, at + duration
         begin = None if self.host is None or row < 0 else self.host.begins_ns[row]
         late = np.zeros(at.shape, np.bool_) if begin is None else begin + self._launches(row).total_ns > at
-        if self._resident and (at < self._resident[-1].end_ns).any():
+        if self._resident and (at < self._resident[-1].until_ns).any():
             if self._is_simple(step.work, at):
                 assert self.times is not None  # otherwise nothing is resident
                 end = paced(self.times.of(step.work).rows[0], duration, at, self._resident[-1])
@@ -109,7 +109,7 @@ class Lanes:
                     ran = int(end[group, member] - at[group, member])
                     self.noted[group][member].append((step.position, (ran,), None, None))
             else:
-                late |= at < self._resident[-1].end_ns
+                late |= at < self._resident[-1].until_ns
         if late.any():
             start = at.copy()
             for group, member in np.argwhere(late).tolist():
@@ -137,24 +137,27 @@ class Lanes:
         arrived = at
         if turn.row >= 0 and self.host is not None:
             arrived = np.maximum(at, self.host.begins_ns[turn.row] + self._launches(turn.row).total_ns)
-        last = arrived.argmax(axis=1)[:, None]  # the first of those that come last
-        start = np.take_along_axis(arrived, last, axis=1)
+        start, cause = arrived, self.ranks
+        if not side.alone:
+            last = arrived.argmax(axis=1)[:, None]  # the first of those that come last
+            start = np.broadcast_to(np.take_along_axis(arrived, last, axis=1), arrived.shape)
+            cause = np.take_along_axis(self.ranks, last, axis=1)
         flowing = start + side.cost.latency_ns
         end = flowing + side.cost.stream_ns
         if side.cost.stream_ns and side.cost.loads:
             self.flows.setdefault(turn.step.number, []).append((flowing, end))
         if self.times is not None and side.disturbance >= 0:
-            self._resident.append(Resident(arrived, start, end, side.spinning, side.disturbance))
-        shape = arrived.shape
+            before = self._resident[-1].until_ns if self._resident else self.begin_ns
+            self._resident.append(Resident(arrived, start, end, side.spinning, side.disturbance, before))
         self.rows[turn.stream].add(
             turn.step.position,
             at,
             arrived,
-            np.broadcast_to(start, shape),
-            np.broadcast_to(end, shape),
-            np.take_along_axis(self.ranks, last, axis=1),
+            start,
+            end,
+            cause,
         )
-        self.at_ns[turn.stream] = np.broadcast_to(end, shape)
+        self.at_ns[turn.stream] = end
         if turn.row >= 0:
             self.rows[turn.stream].ended_ns.append(self.at_ns[turn.stream])
 
@@ -164,8 +167,7 @@ class Lanes:
 
     def _is_simple(self, work: Compute, at: Int64) -> bool:
         """Whether an instruction is one kernel, beside one transfer at most."""
-        alone = len(self._resident) == 1 or bool((self._resident[-2].end_ns <= at).all())
-        return alone and len(work.kernels) == 1
+        return len(work.kernels) == 1 and bool((self._resident[-1].before_ns <= at).all())
 
     def _one(self, turn: Turn, group: int, member: int, local_ns: int, alone_ns: int) -> Run:
         """Run kernels of one rank, which the CPU or communication may hold up, and note how they went."""
@@ -199,9 +201,9 @@ class Lanes:
         """Return what is resident from a time on."""
         levels = Levels()
         for one in self._resident:
-            end = int(one.end_ns[group, 0])
+            end = int(one.end_ns[group, member])
             if end > time_ns:
-                start = int(one.start_ns[group, 0])
+                start = int(one.start_ns[group, member])
                 levels.change(int(one.arrived_ns[group, member]), one.spinning, +1)
                 levels.change(start, one.spinning, -1)
                 levels.change(start, one.level, +1)
@@ -241,12 +243,11 @@ class Lanes:
 
     def _flows(self, group: int, member: int) -> tuple[tuple[int, Int64], ...]:
         """Return when bytes moved, which one member of each group notes."""
-        if self.ranks[group, member] != self.noting[group]:
-            return ()
-        base = self.begin_ns[group, member]
+        base, notes = self.begin_ns[group, member], self.ranks[group, member] == self.noting[group]
         return tuple(
-            (place, np.array([(begin[group, 0], end[group, 0]) for begin, end in times], np.int64) - base)
+            (place, np.array([(begin[group, member], end[group, member]) for begin, end in times], np.int64) - base)
             for place, times in self.flows.items()
+            if notes or self.sides[place].alone
         )
 
     def _through(self, group: int) -> list[int] | None:

@@ -17,10 +17,16 @@ class Resident(NamedTuple):
     """A communication kernel from when its stream comes to it, at each member, to its end."""
 
     arrived_ns: Int64
-    start_ns: Int64  # of each group
+    start_ns: Int64
     end_ns: Int64
     spinning: int
     level: int
+    before_ns: Int64  # when the last of those before it ends
+
+    @property
+    def until_ns(self) -> Int64:
+        """When the last of them all ends."""
+        return np.maximum(self.before_ns, self.end_ns)
 
 
 def paced(row: Sequence[int], alone_ns: Int64, begin_ns: Int64, beside: Resident) -> Int64:
@@ -34,7 +40,7 @@ def paced(row: Sequence[int], alone_ns: Int64, begin_ns: Int64, beside: Resident
         Of each kernel.
     beside : Resident
     """
-    arrived, start, end, spinning, level = beside
+    arrived, start, end, spinning, level, _ = beside
     pieces = [(arrived, -1), (start, spinning), (end, level)]
     if spinning == level:
         pieces.pop(1)  # nothing changes when it starts
@@ -47,7 +53,7 @@ def paced(row: Sequence[int], alone_ns: Int64, begin_ns: Int64, beside: Resident
         ends = goes & (finish <= until)
         over = np.where(ends, finish, over)
         goes &= ~ends
-        done = np.where(goes, np.minimum(1.0, done + (until - now) / whole), done)
+        done = np.where(goes, np.minimum(1.0, done + (until - now) / np.maximum(whole, 1)), done)
         now = np.where(goes, until, now)
     return np.where(over < 0, now + _left(alone_ns, done), over)
 

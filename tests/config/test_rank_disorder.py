@@ -54,6 +54,9 @@ def test_jitter_is_reproducible_and_unfolds(plain):
         ({"slow_ranks": {3: 1.5, "0:3": 2}}, "slow_ranks.0:3 = 2.0: is a rank that is named twice"),
         ({"slow_ranks": [3]}, "is not a mapping of fields"),
         ({"jitter": -0.1}, "perturb.jitter = -0.1: is negative"),
+        ({"jitter": 1e9}, "perturb.jitter = 1000000000.0: is too large to be meant; allowed: at most 1,000"),
+        ({"slow_ranks": {3: 1e12}}, "is too large to be meant; allowed: at most 1,000"),
+        ({"jitter": 0.1, "seed": -3}, "perturb.seed = -3: is no seed; allowed: a whole number from 0"),
         ({"seed": 3}, "perturb.seed = 3: has no effect without jitter"),
     ],
 )

@@ -26,7 +26,7 @@ SIZES = (16, 32, 64)
 actions = st.lists(
     st.one_of(
         st.tuples(st.just("run"), st.sampled_from(sorted(RUNS))),
-        st.tuples(st.just("reduce"), st.sampled_from(SIZES)),
+        st.tuples(st.sampled_from(["tp", "cp"]), st.sampled_from(SIZES)),
         st.tuples(st.just("wait"), st.just(0)),
         st.tuples(st.just("alloc"), st.integers(1, 1000)),
     ),
@@ -36,46 +36,51 @@ actions = st.lists(
 hosts = st.sampled_from([None, (100, 100), (3000, 500), (20_000, 2000)])
 
 
-def write(emitter, does, microbatch):
+def write(emitter, does, microbatch, joined=True):
     """Write a pass: kernels, and collectives that are waited for later or at its end."""
     emitter.kernels("begin", RUNS[1], phase="forward", microbatch=microbatch)
-    under_way = emitter.transfer(
-        "tp", replace(all_reduce(SIZES[0], "tp"), microbatch=microbatch), after=emitter.record()
-    )
+    first = replace(all_reduce(SIZES[0], "tp"), microbatch=microbatch)
+    under_way = {"tp": emitter.transfer("tp", first, after=emitter.record())}
     for what, value in does:
         if what == "run":
             emitter.kernels("run", RUNS[value], phase="forward", microbatch=microbatch)
-        elif what == "reduce":
-            inside = replace(all_reduce(value, "tp"), microbatch=microbatch)
-            under_way = emitter.transfer("tp", inside, after=emitter.record())
+        elif what in ("tp", "cp"):
+            inside = replace(all_reduce(value, what), microbatch=microbatch)
+            under_way[what] = emitter.transfer(what, inside, after=emitter.record())
         elif what == "alloc":
             emitter.alloc(value, "activations")
             emitter.free(value, "activations")
         else:
-            emitter.wait(under_way)
-    emitter.wait(under_way)
+            emitter.wait(under_way["tp"])
+    for event in under_way.values() if joined else ():
+        emitter.wait(event)
 
 
-def replicas(does, host, jitter, beside):
+def replicas(does, host, jitter, beside, joined=True):
     """Two groups of three ranks, four passes; a reduction of all replicas beside the third one."""
     emitter = Emitter(
         host=None if host is None else HostCosts(forward_op_ns=host[0], collective_ns=host[0], launch_ns=host[1])
     )
     for microbatch in range(4):
-        emitter.repeat("pass", partial(write, emitter, does, microbatch), microbatch=microbatch)
+        emitter.repeat("pass", partial(write, emitter, does, microbatch, joined), microbatch=microbatch)
         if microbatch == 1 and beside:
             emitter.transfer("dp", all_reduce(8), after=emitter.record())
             emitter.transfer("dp", all_reduce(8), after=emitter.record())
         emitter.kernels("between", RUNS[2], phase="forward", microbatch=microbatch)
     streams = emitter.finished()
-    groups = [("tp", (0, 1, 2)), ("tp", (3, 4, 5)), *(("dp", (rank, rank + 3)) for rank in range(3))]
+    members = (0, 1, 2), (3, 4, 5)
+    groups = [
+        *(("tp", own) for own in members),
+        *(("cp", own) for own in members),
+        *(("dp", (rank, rank + 3)) for rank in range(3)),
+    ]
     prices = {
         (group, reduce_key(size)): replace(cost(700, size * 300, [(group, 5)]), disturbance=1, spinning=0)
-        for group in (0, 1)
+        for group in range(4)
         for size in SIZES
     }
     prices |= {
-        (2 + rank, reduce_key(8)): replace(cost(1000, 30_000, [(9, 5)]), disturbance=2, spinning=0) for rank in range(3)
+        (4 + rank, reduce_key(8)): replace(cost(1000, 30_000, [(9, 5)]), disturbance=2, spinning=0) for rank in range(3)
     }
     subject = program([role(streams)], [0] * 6, groups, prices, links=[10**9] * 10)
     kernels = {kernel for run in RUNS.values() for kernel in run}
@@ -128,9 +133,10 @@ PERTURBATIONS = (Perturbation(jitter=0.05, seed=1), Perturbation(jitter=0.5, see
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(scenarios(), st.sampled_from(PERTURBATIONS))
-def test_perturbed_ranks_go_as_if_every_instruction_were_played(in_time, scenario, perturbation):
-    case = case_of(scenario)
+@given(scenarios(), st.sampled_from(PERTURBATIONS), st.sampled_from(["nccl", "free"]))
+def test_perturbed_ranks_go_as_if_every_instruction_were_played(in_time, scenario, perturbation, network):
+    """On a free network all transfers are of known length, and classes that are a whole group meet others elsewhere."""
+    case = case_of(scenario | ({"network": "free"} if network == "free" else {}))
     whole = perturbed(lower_case(case, op_prices(case)), perturbation)
     for subject in (whole, fold(whole)):
         same(play(subject), play(written_out(subject)))
@@ -164,6 +170,31 @@ def test_groups_that_do_the_same_play_together(batches):
     assert max(batches) == 2
 
 
+def test_a_block_that_compute_leaves_before_its_transfer_ends_is_none(batches):
+    subject = replicas([("run", 2)], None, 0.4, beside=False, joined=False)
+    same(play(subject), play(written_out(subject)))
+    assert not batches
+
+
+def test_classes_that_are_a_group_by_themselves_meet_others_in_another_one():
+    """Both ranks of a ring are one class, for which no other class has to wait there."""
+    case = case_of(
+        {
+            "model": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 8, "ffn": 512, "vocab": 1024},
+            "cluster": {"topology": "dgx-a100"},
+            "training": {"sequence_length": 256, "micro_batch_size": 1},
+            "parallel": {"tp": 2, "cp": 2, "pp": 2, "cp_comm_type": "all_gather"},
+            "software": {"host_issue_ns": 0},
+            "network": "free",
+        }
+    )
+    slow = {0: 1.2, 1: 1.2, 4: 1.2, 5: 1.2, 2: 2.0, 3: 2.0}
+    whole = perturbed(lower_case(case, op_prices(case)), Perturbation(slow=slow))
+    folded = play(fold(whole))
+    same(folded, play(written_out(fold(whole))))
+    assert folded.step_ends_ns == play(whole).step_ends_ns
+
+
 def test_a_jittered_pipeline_is_played_in_columns(batches):
     """Few are left to be played by themselves: those beside traffic whose end nobody knows."""
     timeline = play(program_of(PIPELINE | {"perturb": {"jitter": 0.05, "seed": 2}}))
@@ -183,6 +214,6 @@ def test_a_pass_of_more_launches_than_a_queue_holds(batches):
 def test_a_kernel_that_begins_before_a_transfer_and_ends_after_it():
     """10 us alone, 20 while it spins, 40 while it moves: 2 us alone, 4 spinning, 8 moving and 4 alone again."""
     one = np.array([[100]])
-    beside = pace.Resident(one + 2000, one + 6000, one + 14_000, 0, 1)
+    beside = pace.Resident(one + 2000, one + 6000, one + 14_000, 0, 1, one)
     end = pace.paced((10_000, 20_000, 40_000), np.array([[10_000]]), one, beside)
     assert end.tolist() == [[100 + 2000 + 4000 + 8000 + 4000]]
