@@ -227,9 +227,6 @@ Factor = Annotated[float, _field(_factor), _schema("number", minimum=0, maximum=
 Seed = Annotated[int, _field(_seed), _schema("integer", minimum=0)]
 """Where random numbers begin."""
 
-NotNegative = Annotated[float, _field(parse_number), _schema("number", minimum=0)]
-"""A number from 0 without unit."""
-
 Dropout = Annotated[float, _field(_dropout), _schema("number", minimum=0, exclusiveMaximum=1)]
 """A probability from 0 to below 1."""
 

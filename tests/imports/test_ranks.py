@@ -100,10 +100,12 @@ def test_a_variable_that_the_script_does_not_set_is_left_open(tmp_path: Path, li
     assert "$" in reading.open["cluster.gpus"]
 
 
-def test_a_hostfile_beside_the_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "gpus", "nodes"), [("", 16, 2), ("--num_gpus 4", 8, 2), ("--num_nodes 1", 8, 1)])
+def test_a_hostfile_beside_the_script(tmp_path: Path, options: str, gpus: int, nodes: int) -> None:
+    """DeepSpeed's --num_gpus is of every host that the file lists."""
     (tmp_path / "hosts").write_text("# two nodes\na slots=8\nb slots=8\n")
-    reading = read(tmp_path, f"deepspeed --hostfile hosts{TRAIN}")
-    assert (reading.gpus, reading.settings["cluster.nodes"]) == (16, 2)
+    reading = read(tmp_path, f"deepspeed --hostfile hosts {options}{TRAIN}")
+    assert (reading.gpus, reading.settings.get("cluster.nodes", 1)) == (gpus, nodes)
 
 
 @pytest.mark.parametrize(

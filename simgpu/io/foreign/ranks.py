@@ -145,11 +145,11 @@ class _Count:
         if exclude is not None:
             return self._without(exclude, self._hostfile("hostfile", "H"))
         nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
+        listed = list(self._hostfile("hostfile", "H").values()) if self.open is None else []
+        if listed:
+            hosts = listed[: nodes or len(listed)]
+            return (sum(hosts) if each is None else each * len(hosts)), len(hosts)  # --num_gpus is of every host
         if each is None and self.open is None:
-            listed = list(self._hostfile("hostfile", "H").values())
-            if listed:
-                counts = listed[: nodes or len(listed)]
-                return sum(counts), len(counts)
             each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
         return (None if each is None or self.open else each * (nodes or 1)), nodes
 
