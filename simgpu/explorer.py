@@ -150,7 +150,7 @@ def _current(case: Case) -> dict[str, Any]:
     training, strategy = case.training, case.strategy
     return {
         "training.micro_batch_size": training.micro_batch_size,
-        "training.global_batch_size": training.micro_batch_size * training.accumulation * strategy.dp,
+        "training.global_batch_size": case.global_batch_size,
         "training.sequence_length": training.sequence_length,
         "parallel.tp": strategy.tp,
         "parallel.pp": strategy.pp,

@@ -128,10 +128,8 @@ def _try(
 
 
 def _advice(case: Case, changed: Case, report: Report, played: Report, lever: Lever) -> Advice:
-    before, after = (
-        one.training.micro_batch_size * one.training.accumulation * one.strategy.dp for one in (case, changed)
-    )
-    speed = (played.step_time_ns and after / before * report.step_time_ns / played.step_time_ns) or 1.0
+    more = changed.global_batch_size / case.global_batch_size
+    speed = (played.step_time_ns and more * report.step_time_ns / played.step_time_ns) or 1.0
     return Advice(
         lever=lever.name,
         settings=dict(lever.settings),
@@ -139,7 +137,7 @@ def _advice(case: Case, changed: Case, report: Report, played: Report, lever: Le
         step_time_ns=played.step_time_ns,
         tokens_per_s_gain=speed - 1,
         peak_memory_bytes=played.peak_memory_bytes,
-        batch_factor=after / before,
+        batch_factor=more,
     )
 
 

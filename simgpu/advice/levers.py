@@ -236,7 +236,6 @@ def _layout(case: Case, own: str) -> Iterator[Lever]:
             yield Lever(name="schedule", settings=settings, option="1F1B", against=against)
     if not isinstance(case.model, Architecture):
         return
-    total = training.micro_batch_size * training.accumulation * strategy.dp
     for tp in (1, 2, 4, 8):
         if tp == strategy.tp or tp > cluster.gpus_per_node:
             continue
@@ -245,7 +244,7 @@ def _layout(case: Case, own: str) -> Iterator[Lever]:
         settings = {
             "parallel.tp": tp,
             "parallel.dp": None,
-            "training.global_batch_size": total,
+            "training.global_batch_size": case.global_batch_size,
             "training.micro_batch_size": training.micro_batch_size,
             "training.gradient_accumulation": None,
         }

@@ -83,18 +83,6 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
     return tuple(found)
 
 
-def batch_of(case: Case) -> int:
-    """Return the sequences of a step, of all ranks together.
-
-    Examples
-    --------
-    >>> from simgpu.config import load_cases
-    >>> [batch_of(case) for case in load_cases("four_vs_eight")]
-    [64, 64, 64]
-    """
-    return case.training.micro_batch_size * case.training.accumulation * case.strategy.dp
-
-
 def wrong_batch(case: Case, stated: int) -> str:
     """Say that a real run had another batch than the scenario.
 
@@ -109,8 +97,8 @@ def wrong_batch(case: Case, stated: int) -> str:
     str
     """
     return (
-        f"wrong batch: the real run states a global batch size of {stated}, the scenario has {batch_of(case)}; set "
-        f"training.global_batch_size to {stated}"
+        f"wrong batch: the real run states a global batch size of {stated}, the scenario has "
+        f"{case.global_batch_size}; set training.global_batch_size to {stated}"
     )
 
 
@@ -132,8 +120,8 @@ def batch_causes(case: Case, stated: int) -> tuple[Cause, ...]:
     --------
     >>> from simgpu.config import load_cases
     >>> case = load_cases("four_vs_eight")[1]
-    >>> [batch_of(cause.case) for cause in batch_causes(case, 3 * batch_of(case))] == [3 * batch_of(case)]
-    True
+    >>> case.global_batch_size, [cause.case.global_batch_size for cause in batch_causes(case, 192)]
+    (64, [192])
     >>> batch_causes(case, 1)
     ()
     """

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 from simgpu.api import report_case
-from simgpu.checks.causes import COMPUTE, Cause, batch_causes, batch_of, causes, wrong_batch
+from simgpu.checks.causes import COMPUTE, Cause, batch_causes, causes, wrong_batch
 from simgpu.config.case import Case
 from simgpu.metrics.trace_breakdown import TRACE_CLASSES
 from simgpu.metrics.trace_report import TraceReport, as_traced
@@ -180,7 +180,7 @@ def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> S
     StepCheck
         Without classes.
     """
-    other = None if batch in (None, batch_of(case)) else batch
+    other = None if batch in (None, case.global_batch_size) else batch
     played = _Played(known={"exposed": 1.0})
     predicted_ns = sum(played.breakdown(case).values())
     differences: tuple[Difference, ...] = ()

@@ -112,10 +112,9 @@ def _from_log(case: Case, path: Path, notes: list[str]) -> StepCheck:
     from simgpu.io.training_log import read_training_log
 
     found = read_training_log(path)
-    training = case.training
     stated = found.global_batch_size
-    sequences = stated or training.micro_batch_size * training.accumulation * case.strategy.dp
-    tokens = sequences * training.sequence_length / case.cluster.world_size
+    sequences = stated or case.global_batch_size
+    tokens = sequences * case.training.sequence_length / case.cluster.world_size
     notes.append(f"{found.source}: {found.form}, median of {found.count:,}")
     return check_step(case, found.step_s(sequences=sequences, tokens_per_gpu=tokens) * 1e9, batch=stated or None)
 

@@ -65,6 +65,11 @@ class Case:
     train_tokens: int | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def global_batch_size(self) -> int:
+        """Sequences per optimizer step, of all ranks together."""
+        return self.training.micro_batch_size * self.training.accumulation * self.strategy.dp
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:

@@ -84,15 +84,16 @@ class Gathering:
         found : list of Outcome or None
             What every rank does, in their order; None to find that out.
         """
-        here = self.here
-        if found is not None and not any(self._late(found)):
+        here, known = self.here, self._known_ns()
+        if found is not None and not any(_late(self._ends_ns(found), known)):
             self._take(here, found)
             return
         played = self._play(alike=not self._gone and self._alike())
         if played is None:
             self._give_up()
             return
-        late, known = self._late(played.outcomes), self._known_ns()
+        ends = self._ends_ns(played.outcomes)
+        late = _late(ends, known)
         if not any(late):
             self._keep(played)
             self._take(here, played.outcomes)
@@ -100,7 +101,6 @@ class Gathering:
         sure = all(came[-1] <= until for came, until in zip(played.arrivals_ns, known, strict=True) if came)
         going = [place for place, other in enumerate(late) if sure and not other]
         staying = [place for place in range(len(here)) if place not in going]
-        ends = [here[place].local_ns + played.outcomes[place].end_ns for place in staying]
         next_ns = self.group.now_ns + 1  # what ends now has told nobody yet
         news = [max(end, next_ns) for place in staying for end in here[place].blocks.earliest_ends_ns()]
         self._latest = [played.outcomes[place] for place in staying]
@@ -108,7 +108,7 @@ class Gathering:
         self._take([here[place] for place in going], [played.outcomes[place] for place in going])
         for arrival in self.here:
             self._watch(arrival)
-        self.group.ready.add(self, min([*news, *ends]), joins=False)
+        self.group.ready.add(self, min([*news, *(ends[place] for place in staying)]), joins=False)
 
     def sort(self) -> None:
         """Put those who are here in the order of their ranks."""
@@ -174,20 +174,16 @@ class Gathering:
         now = self.group.now_ns
         return [max(arrival.blocks.known_until_ns(), now) for arrival in self.here]
 
-    def _late(self, outcomes: list[Outcome]) -> list[bool]:
-        """Whether something that is not known may still happen beside the block before its end, on each rank."""
-        ends = [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(self.here, outcomes, strict=True)]
-        return [end > known for end, known in zip(ends, self._known_ns(), strict=True)]
+    def _ends_ns(self, outcomes: list[Outcome]) -> list[int]:
+        """Return when each rank ends the block."""
+        return [arrival.local_ns + outcome.end_ns for arrival, outcome in zip(self.here, outcomes, strict=True)]
 
     def _sure(self) -> list[Outcome] | None:
         """Return how all go, alike, where nothing beside it can be unknown though others still do something now."""
         known = [arrival.blocks.known_until_ns() for arrival in self.here]
         played = self._play(alike=True) if min(known) > self.group.now_ns else None
-        if played is None:
+        if played is None or any(_late(self._ends_ns(played.outcomes), known)):
             return None
-        for arrival, outcome, until in zip(self.here, played.outcomes, known, strict=True):
-            if arrival.local_ns + outcome.end_ns > until:
-                return None
         self._keep(played)
         return played.outcomes
 
@@ -231,3 +227,8 @@ class Gathering:
         if played.alike:
             first = self.here[0]
             first.blocks.keep(first.gate, first.step, first.local_ns, played.outcomes[0])
+
+
+def _late(ends_ns: list[int], known_ns: list[int]) -> list[bool]:
+    """Whether something that is not known may still happen beside the block before its end, on each rank."""
+    return [end > known for end, known in zip(ends_ns, known_ns, strict=True)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from simgpu.engine.kernel_times import RunTimes
+from simgpu.engine.kernel_times import KernelTimes, RunTimes
 from simgpu.engine.launches import Run, before_last
 from simgpu.engine.levels import Levels
 from simgpu.engine.queue import Issued
+from simgpu.program import Compute
 
 ROUNDING_NS: Final = 1e-6
 """Work that a share's rounding adds and nobody does."""
@@ -88,6 +90,56 @@ class KernelRun:
     def run(self) -> Run:
         """Return what the kernels did."""
         return Run(self.start_ns, tuple([end - self.start_ns for end in self._ends]), tuple(self._holds))
+
+
+class Deviation(NamedTuple):
+    """In what a run was not that of its kernels alone, else None: ends, waits for the CPU, and when that began."""
+
+    ends_ns: tuple[int, ...] | None
+    holds_ns: tuple[int, ...] | None
+    cpu_begin_ns: int | None
+
+
+def deviation(run: Run, alone_ns: int, ready_ns: int, held: Issued | None) -> Deviation:
+    """Return in what a run deviates from kernels that take ``alone_ns`` on a stream that is ready."""
+    holds = run.holds_ns if any(run.holds_ns) else None
+    waited = held is not None and (holds is not None or run.start_ns > ready_ns)
+    return Deviation(
+        ends_ns=run.ends_ns if run.ends_ns[-1] != alone_ns else None,
+        holds_ns=holds,
+        cpu_begin_ns=held.begin_ns if held is not None and waited else None,
+    )
+
+
+def beside(
+    work: Compute,
+    each_ns: Sequence[int] | None,
+    ready_ns: int,
+    held: Issued | None,
+    times: KernelTimes | None,
+    levels: Levels,
+) -> Run:
+    """Run kernels that communication beside them slows down or the CPU holds up.
+
+    Parameters
+    ----------
+    work : Compute
+    each_ns : sequence of int or None
+        What its kernels take alone; None for their own durations.
+    ready_ns : int
+    held : Issued or None
+        Launches by the CPU that hold them up.
+    times : KernelTimes or None
+        None where no transfer of the Program disturbs kernels.
+    levels : Levels
+        What is resident; goes on with the run.
+    """
+    if times is not None and (levels.level >= 0 or levels.changes):
+        begin = ready_ns if held is None else max(ready_ns, held.begin_ns + held.launches.first_ns[0])
+        return foreseen(times.of(work) if each_ns is None else times.stretched(work, each_ns), begin, held, levels)
+    assert held is not None  # otherwise nothing slows them down
+    alone = [kernel.duration_ns for kernel in work.kernels] if each_ns is None else each_ns
+    return held.launches.run(alone, ready_ns, held.begin_ns)
 
 
 def foreseen(times: RunTimes, start_ns: int, issued: Issued | None, levels: Levels) -> Run:

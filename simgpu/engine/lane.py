@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from simgpu.engine.block_layout import BlockLayout, Turn
-from simgpu.engine.kernel_run import foreseen
+from simgpu.engine.kernel_run import beside, deviation
 from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.lane_host import LaneHost, UnforeseenError
-from simgpu.engine.launches import Run
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Outcome, Track
 from simgpu.engine.queue import Issued
@@ -21,7 +20,7 @@ from simgpu.engine.recorder import CAUSE, OWN, SPAN, TIMES
 from simgpu.engine.rendezvous import Side
 from simgpu.engine.step import RECORD, TRANSFER, WAIT, WORK
 from simgpu.engine.stretch import StretchedKernels, Stretches, held_up
-from simgpu.program import COMPUTE, Compute
+from simgpu.program import COMPUTE
 from simgpu.timeline import Int64
 
 TOO_LATE_NS: Final = -NEVER_NS
@@ -129,12 +128,11 @@ class Lane:
         if held is not None or levels.level >= 0 or (changes and changes[0][0] < end):
             assert step.work is not None
             each = None if own is None else own.each_ns(self._first[stream] + step.position)
-            run = self._run(step.work, each, local, held)
+            run = beside(step.work, each, local, held, self.times, levels)
             start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
-            ends = run.ends_ns if run.ends_ns[-1] != duration else None
-            holds = run.holds_ns if any(run.holds_ns) else None
-            cpu = None if held is None or (holds is None and start <= local) else held.begin_ns - self.begin_ns
+            ends, holds, cpu = deviation(run, duration, local, held)
             if ends is not None or holds is not None or cpu is not None:
+                cpu = None if cpu is None else cpu - self.begin_ns
                 self._kernels.append((step.position, ends, holds, cpu))
         self._rows[stream].extend((step.position, 0, local, start, start, end, -1))
         self._at[stream] = end
@@ -142,16 +140,6 @@ class Lane:
             self._events[event] = end
         if row >= 0:
             self._ended[stream].append(end)
-
-    def _run(self, work: Compute, each_ns: Sequence[int] | None, local_ns: int, held: Issued | None) -> Run:
-        """Run kernels that communication beside them slows down or the CPU holds up."""
-        if self.times is not None and (self.levels.level >= 0 or self.levels.changes):
-            begin = local_ns if held is None else max(local_ns, held.begin_ns + held.launches.first_ns[0])
-            times = self.times.of(work) if each_ns is None else self.times.stretched(work, each_ns)
-            return foreseen(times, begin, held, self.levels)
-        assert held is not None  # otherwise nothing slows them down
-        alone = [kernel.duration_ns for kernel in work.kernels] if each_ns is None else each_ns
-        return held.launches.run(alone, local_ns, held.begin_ns)
 
     def record(self, turn: Turn) -> None:
         """Mark events."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from simgpu.engine.block_layout import BlockLayout, Turn
-from simgpu.engine.kernel_run import foreseen
+from simgpu.engine.kernel_run import beside, deviation
 from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.lane import TOO_LATE_NS
 from simgpu.engine.lane_rows import LaneRows
@@ -149,17 +149,11 @@ class Lanes:
         if self.times is not None and side.disturbance >= 0:
             before = self._resident[-1].until_ns if self._resident else self.begin_ns
             self._resident.append(Resident(arrived, start, end, side.spinning, side.disturbance, before))
-        self.rows[turn.stream].add(
-            turn.step.position,
-            at,
-            arrived,
-            start,
-            end,
-            cause,
-        )
+        rows = self.rows[turn.stream]
+        rows.add(turn.step.position, at, arrived, start, end, cause)
         self.at_ns[turn.stream] = end
         if turn.row >= 0:
-            self.rows[turn.stream].ended_ns.append(self.at_ns[turn.stream])
+            rows.ended_ns.append(end)
 
     def _launches(self, row: int) -> Launches:
         assert self.host is not None  # who issues the row
@@ -178,22 +172,14 @@ class Lanes:
         if row >= 0 and self.host is not None:
             begin = int(self.host.begins_ns[row, group, member])
             held = held_up(begin, self._launches(row), work, own, first + step.position, local_ns)
-        each = [kernel.duration_ns for kernel in work.kernels] if own is None else own.each_ns(first + step.position)
         levels = self._levels(group, member, local_ns)
-        if self.times is not None and levels.changes:
-            times = self.times.of(work) if own is None else self.times.stretched(work, each)
-            start = local_ns if held is None else max(local_ns, held.begin_ns + held.launches.first_ns[0])
-            run = foreseen(times, start, held, levels)
-        elif held is not None:
-            run = held.launches.run(each, local_ns, held.begin_ns)
-        else:
+        if held is None and not levels.changes:
             return Run(local_ns, (alone_ns,), ())
-        ends = run.ends_ns if run.ends_ns[-1] != alone_ns else None
-        holds = run.holds_ns if any(run.holds_ns) else None
-        cpu = None
-        if held is not None and (holds is not None or run.start_ns > local_ns):
-            cpu = held.begin_ns - int(self.begin_ns[group, member])
+        each = None if own is None else own.each_ns(first + step.position)
+        run = beside(work, each, local_ns, held, self.times, levels)
+        ends, holds, cpu = deviation(run, alone_ns, local_ns, held)
         if ends is not None or holds is not None or cpu is not None:
+            cpu = None if cpu is None else cpu - int(self.begin_ns[group, member])
             self.noted[group][member].append((step.position, ends, holds, cpu))
         return run
 

@@ -9,6 +9,7 @@ from simpy import Environment, Event
 
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
+from simgpu.engine.kernel_run import deviation
 from simgpu.engine.launches import Run
 from simgpu.engine.layout import Passage
 from simgpu.engine.queue import Issued, LaunchQueue
@@ -145,13 +146,13 @@ class StreamProcess:
     def _keep(self, place: int, step: int, alone_ns: int, ready_ns: int, run: Run, held: Issued | None) -> None:
         """Log a run of kernels that was slowed or held up."""
         key = self.rank, self.index, place, step
-        if run.ends_ns[-1] != alone_ns:
-            self.recorder.kernel_ends[key] = run.ends_ns
-        waited = any(run.holds_ns)
-        if waited:
-            self.recorder.kernel_holds[key] = run.holds_ns
-        if held is not None and (waited or run.start_ns > ready_ns):
-            self.recorder.cpu_begins[key] = held.begin_ns
+        ends, holds, cpu = deviation(run, alone_ns, ready_ns, held)
+        if ends is not None:
+            self.recorder.kernel_ends[key] = ends
+        if holds is not None:
+            self.recorder.kernel_holds[key] = holds
+        if cpu is not None:
+            self.recorder.cpu_begins[key] = cpu
 
     def _open(self, gate: int, step: int, local_ns: int) -> Generator[Event | None, None, int]:
         """Take a block as a whole and return its end; -1 where it has to be played."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Final, overload
 
 from simgpu.program import Communicator
 
@@ -18,6 +18,8 @@ CLASSES = (
     "host",
 )
 """The accounting classes of DESIGN section 4, in the order reports show them."""
+PLACE: Final = {name: place for place, name in enumerate(CLASSES)}
+"""Index into CLASSES."""
 
 
 def exposed(axis: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final, overload
 import numpy as np
 
 from simgpu.lower.stretching import StretchedStream
-from simgpu.metrics.activity import CLASSES, exposed, late_class
+from simgpu.metrics.activity import PLACE, exposed, late_class
 from simgpu.metrics.numbering import as_they_come
 from simgpu.metrics.work_kernels import WorkKernels
 from simgpu.program import Alloc, Collective, Compute, Free, Instruction, Issue, Program, Record, Recv, Send, Wait
@@ -18,8 +18,6 @@ from simgpu.timeline import Int64, Timeline
 
 OTHER, WORK, TRANSFER, WAIT = range(4)
 """What an instruction is to metrics: kernels, a transfer between ranks, a wait for an event, or anything else."""
-PLACE: Final = {name: place for place, name in enumerate(CLASSES)}
-"""Index into CLASSES."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

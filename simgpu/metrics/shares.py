@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simgpu.metrics.activity import CLASSES, exposed
-from simgpu.metrics.instruction_table import PLACE, instruction_table
+from simgpu.metrics.activity import CLASSES, PLACE, exposed
+from simgpu.metrics.instruction_table import instruction_table
 from simgpu.metrics.kernel_runs import kernel_classes, kernel_runs
 from simgpu.metrics.numbering import as_they_come
 from simgpu.metrics.step_pieces import KERNELS, Pieces, StepRows

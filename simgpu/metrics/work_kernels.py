@@ -9,11 +9,9 @@ from itertools import chain
 import numpy as np
 
 from simgpu.lower.stretching import StretchedStream
-from simgpu.metrics.activity import CLASSES, COMPUTE_CLASSES
+from simgpu.metrics.activity import PLACE
 from simgpu.program import Compute, Kernel
 from simgpu.timeline import Int64
-
-_PLACE = {name: CLASSES.index(f"compute.{name}") for name in COMPUTE_CLASSES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,4 +87,4 @@ class WorkKernels:
 
 def _classes(kernels: Sequence[Kernel]) -> Int64:
     """Return the class of each kernel, an index into CLASSES."""
-    return np.array([_PLACE[kernel.op_class] for kernel in kernels], np.int64)
+    return np.array([PLACE[f"compute.{kernel.op_class}"] for kernel in kernels], np.int64)

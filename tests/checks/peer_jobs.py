@@ -10,29 +10,14 @@ from simgpu.api import collective, simulate
 from simgpu.engine.play import play
 from simgpu.errors import DeadlockError
 from simgpu.io.schedule_csv import read_schedule_csv
-from simgpu.metrics.trace_report import TraceReport
 from simgpu.parallel.schedule_check import check_schedule
 from simgpu.program import Record, Wait
 from simgpu.workload.bundled import bundled_model
 from simgpu.workload.families import model_units
 from simgpu.workload.training import Training
+from tests.checks.trace_events import breakdown, kernel, launch
 from tests.checks.tried import SCENARIO, Tried, case
 from tests.programs import program, recv, role, send
-
-
-def kernel(name: str, start_us: int, end_us: int, **more: Any) -> dict[str, Any]:
-    ids = {"stream": more.pop("stream", 7), "correlation": more.pop("correlation", 1), **more.pop("args", {})}
-    return {"ph": "X", "cat": "kernel", "name": name, "ts": start_us, "dur": end_us - start_us, "args": ids, **more}
-
-
-def launch(start_us: int, correlation: int) -> dict[str, Any]:
-    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": start_us, "dur": 1}
-    return {**call, "args": {"correlation": correlation}}
-
-
-def breakdown(report: TraceReport) -> dict[str, int]:
-    (step,) = report.ranks[0].steps
-    return {name: value // 1000 for name, value in step.breakdown_ns.items() if value}
 
 
 def empty_workloads(tried: Tried) -> None:

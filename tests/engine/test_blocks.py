@@ -80,6 +80,20 @@ def taken(monkeypatch):
     return found
 
 
+@pytest.fixture
+def played(monkeypatch):
+    """The ranks that played a block by themselves, each time."""
+    found = []
+    play_together = gathering.play_together
+
+    def noted(lanes, gone):
+        found.append(lanes)
+        play_together(lanes, gone)
+
+    monkeypatch.setattr(gathering, "play_together", noted)
+    return found
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
 def test_blocks_change_nothing(scenario):
@@ -211,30 +225,14 @@ def test_passes_beside_traffic_are_blocks(monkeypatch, traffic_ns, shared_ns):
     assert not all(slowed)
 
 
-def test_layers_that_do_the_same_are_played_once(monkeypatch, taken):
+def test_layers_that_do_the_same_are_played_once(played, taken):
     """Eight layers in two stages, forward and backward, on 32 ranks: what differs between them is their names."""
-    played = []
-    play_together = gathering.play_together
-
-    def noted(lanes, gone):
-        played.append(lanes)
-        play_together(lanes, gone)
-
-    monkeypatch.setattr(gathering, "play_together", noted)
     play(program_of(PIPELINE | {"software": {"host_issue_ns": 0}}))
     assert 0 < len(played) < len(taken) / 50
 
 
-def test_a_pass_of_more_launches_than_a_queue_holds_is_played_once_in_the_steady_state(monkeypatch, taken):
+def test_a_pass_of_more_launches_than_a_queue_holds_is_played_once_in_the_steady_state(played, taken):
     """The CPU issues the end of a pass when its begin has ended: it is ahead by as much in each, and no more."""
-    played = []
-    play_together = gathering.play_together
-
-    def noted(lanes, gone):
-        played.append(lanes)
-        play_together(lanes, gone)
-
-    monkeypatch.setattr(gathering, "play_together", noted)
     deep = {
         "model": PIPELINE["model"] | {"layers": 120},
         "training": PIPELINE["training"] | {"gradient_accumulation": 24},
