@@ -21,7 +21,7 @@ TO_HOST: Final = "device_to_host_memcpy_ce"
 _SIGN: Final = re.compile(r'^\s*(nvbandwidth Version|"nvbandwidth"\s*:)')
 _DEVICE: Final = re.compile(r"^Device \d+: (.+?)(?: \([0-9A-Fa-f:.]+\))?$")
 _RUNNING: Final = re.compile(r"^Running (\w+)\.?$")
-_CELLS: Final = re.compile(r"^\s*\d+\s+((?:[\d.eE+-]+|N/A|nan)\s*)+$")
+_CELLS: Final = re.compile(r"^\s*\d+(?:\s+(?:[\d.eE+-]+|N/A|nan))+\s*$")
 _FIRST: Final = 200
 """Lines within which a program's name stands: launchers may print before it."""
 _FASTEST_GB_PER_S: Final = 1e5

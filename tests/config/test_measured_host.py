@@ -117,6 +117,9 @@ def test_json_output_says_the_same(tmp_path):
         (HEAD + matrix("host_to_device_memcpy_ce", ("1e400",)), "= 1e400: is no rate"),
         ('{\n"nvbandwidth" : {\n"testcases" : [', "is broken JSON of nvbandwidth"),
         ('{\n"nvbandwidth" : [1]}', "holds no figure"),
+        pytest.param(
+            HEAD + "Running host_to_device_memcpy_ce.\n 0 " + "1" * 5000 + "x\n", "holds no figure", id="many digits"
+        ),
     ],
 )
 def test_what_is_no_figure_is_refused_under_its_field(tmp_path, text, told):
