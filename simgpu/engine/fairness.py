@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simgpu.program import TransferCost
@@ -32,17 +32,19 @@ class Demand:
     shares: tuple[tuple[int, int, float], ...]
 
 
-def demand(cost: TransferCost) -> Demand:
-    """Turn a priced transfer into a demand.
+def demand(cost: TransferCost, links: Container[int]) -> Demand:
+    """Turn a priced transfer into a demand on those of its links that may be full.
 
     Examples
     --------
     >>> from simgpu.program import Load
-    >>> demand(TransferCost(latency_ns=5, stream_ns=100, loads=(Load(link=3, bytes=50),)))
+    >>> demand(TransferCost(latency_ns=5, stream_ns=100, loads=(Load(link=3, bytes=50), Load(link=4, bytes=9))), {3})
     Demand(top_bytes_per_ns=0.5, shares=((3, 1, 1.0),))
     """
     own = max(load.bytes for load in cost.loads)
-    shares = tuple((load.link, load.count, load.bytes / own) for load in cost.loads if load.bytes)
+    shares = tuple(
+        (load.link, load.count, load.bytes / own) for load in cost.loads if load.bytes and load.link in links
+    )
     return Demand(own / cost.stream_ns, shares)
 
 
@@ -76,36 +78,37 @@ def fair_shares(demands: Sequence[Demand], capacity_bytes_per_ns: Mapping[int, f
     """
     if len(demands) == 1:
         return [_alone(demands[0], capacity_bytes_per_ns)]
+    tops = [wanted.top_bytes_per_ns for wanted in demands]
     levels = [0.0] * len(demands)
     limits = [-1] * len(demands)
-    on: dict[int, list[int]] = {}
+    on: dict[int, dict[int, list[tuple[int, float]]]] = {}  # who goes on by link: count and ratio of each
     for index, wanted in enumerate(demands):
-        for link, _, _ in wanted.shares:
-            on.setdefault(link, []).append(index)
+        for link, count, ratio in wanted.shares:
+            on.setdefault(link, {}).setdefault(index, []).append((count, ratio))
+    ratios = {link: _ratio_sum(users.values()) for link, users in on.items()}
     frozen: dict[int, list[tuple[float, float]]] = {link: [] for link in on}  # (level, ratio sum) per round
     active = set(range(len(demands)))
     while active:
-        full: dict[int, float] = {}
-        for link, users in on.items():
-            ratio = _ratio_sum(demands, users, active, link)
-            if ratio:
-                used = sum(level * share for level, share in frozen[link])
-                full[link] = max(capacity_bytes_per_ns[link] - used, 0.0) / ratio
-        level = min(min(full.values(), default=float("inf")), min(demands[i].top_bytes_per_ns for i in active))
-        tight = {link for link, value in full.items() if value <= level}
-        stopped = {
-            i
-            for i in active
-            if demands[i].top_bytes_per_ns <= level or any(link in tight for link, _, _ in demands[i].shares)
+        full = {
+            link: max(capacity_bytes_per_ns[link] - sum(level * share for level, share in frozen[link]), 0.0) / ratio
+            for link, ratio in ratios.items()
         }
-        for link, users in on.items():
-            ratio = _ratio_sum(demands, users, stopped, link)
-            if ratio:
-                frozen[link].append((level, ratio))
-        for i in stopped:
+        level = min(min(full.values(), default=float("inf")), min(tops[i] for i in active))
+        tight = {link for link, value in full.items() if value <= level}
+        stopped = {i for i in active if tops[i] <= level}.union(*(on[link] for link in tight))
+        touched: dict[int, list[list[tuple[int, float]]]] = {}
+        for i in sorted(stopped):
             levels[i] = level
-            if demands[i].top_bytes_per_ns > level:
+            if tops[i] > level:
                 limits[i] = min(link for link, _, _ in demands[i].shares if link in tight)
+            for link in dict.fromkeys(link for link, _, _ in demands[i].shares):
+                touched.setdefault(link, []).append(on[link].pop(i))
+        for link, gone in touched.items():
+            frozen[link].append((level, _ratio_sum(gone)))
+            if on[link]:
+                ratios[link] = _ratio_sum(on[link].values())
+            else:
+                del ratios[link]
         active -= stopped
     return [
         Share(min(1.0, level / wanted.top_bytes_per_ns), limit)
@@ -122,11 +125,10 @@ def _alone(wanted: Demand, capacity_bytes_per_ns: Mapping[int, float]) -> Share:
     return Share(min(1.0, level / wanted.top_bytes_per_ns), limit)
 
 
-def _ratio_sum(demands: Sequence[Demand], users: Sequence[int], chosen: set[int], link: int) -> float:
+def _ratio_sum(users: Iterable[Sequence[tuple[int, float]]]) -> float:
+    """Add up ratios, each times the number of transfers that have it."""
     counts: dict[float, int] = {}
-    for i in users:
-        if i in chosen:
-            for where, count, ratio in demands[i].shares:
-                if where == link:
-                    counts[ratio] = counts.get(ratio, 0) + count
+    for shares in users:
+        for count, ratio in shares:
+            counts[ratio] = counts.get(ratio, 0) + count
     return sum(counts[ratio] * ratio for ratio in sorted(counts))

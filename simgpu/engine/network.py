@@ -12,6 +12,7 @@ from simpy import Environment, Event
 from simgpu.engine.fairness import Demand, Share, demand, fair_shares
 from simgpu.engine.instant import Instant
 from simgpu.engine.recorder import Recorder
+from simgpu.engine.shared_links import shared_links
 from simgpu.program import Program, TransferCost
 
 _MOST_KNOWN: Final = 10_000  # solutions that are kept; more would be of jobs in which nothing repeats
@@ -45,6 +46,7 @@ class Network:
     instant: Instant
     program: Program
     recorder: Recorder
+    shared: frozenset[int] = frozenset()
     _flows: dict[int, Flow] = field(default_factory=dict)
     _on_link: dict[int, dict[int, None]] = field(default_factory=dict)
     _touched: set[int] = field(default_factory=set)
@@ -54,11 +56,14 @@ class Network:
     _demands: dict[int, Demand] = field(default_factory=dict)
     _known: dict[tuple[int, ...], list[Share]] = field(default_factory=dict)  # by what shares links
 
+    def __post_init__(self) -> None:
+        self.shared = shared_links(self.program)
+
     def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> Flow:
         """Let a transfer's bytes flow from now on; ``done(end_ns)`` is called when the last has arrived."""
         wanted = self._demands.get(transfer)
         if wanted is None:
-            wanted = self._demands[transfer] = demand(cost)
+            wanted = self._demands[transfer] = demand(cost, self.shared)
         self._order += 1
         flow = Flow(self._order, transfer, wanted, cost.stream_ns, done, float(cost.stream_ns), int(self.env.now))
         self._flows[flow.order] = flow

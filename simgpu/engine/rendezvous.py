@@ -95,10 +95,6 @@ class Rendezvous:
     recorder: Recorder
     _channels: dict[tuple[int, int, int, str], Channel] = field(default_factory=dict)
     _sides: dict[tuple[int, int, int, str, int, str], Side] = field(default_factory=dict)
-    _shared: frozenset[int] = frozenset()
-
-    def __post_init__(self) -> None:
-        self._shared = shared_links(self.program)
 
     def side(self, rank: int, work: Collective | Send | Recv) -> Side:
         """Resolve a communication of a rank."""
@@ -121,7 +117,7 @@ class Rendezvous:
                 key,
                 cost,
                 self.recorder.transfer(group, key),
-                fixed=not cost.stream_ns or not any(load.link in self._shared for load in cost.loads),
+                fixed=not cost.stream_ns or not any(load.link in self.network.shared for load in cost.loads),
                 alone=len(channel.parties) == 1,
                 label=f"message {tag}" if source >= 0 else kind,
             )
@@ -193,20 +189,3 @@ class Rendezvous:
             found = Channel(group, source, target, tuple(dict.fromkeys(parties)))
             self._channels[group, source, target, tag] = found
         return found
-
-
-def shared_links(program: Program) -> frozenset[int]:
-    """Links on which two transfers can be under way at once.
-
-    Transfers of one group of collectives follow each other on one in-order stream, and so do the messages of one
-    direction between two positions: a link that only they load is theirs alone.
-    """
-    lanes: dict[int, tuple[int, int, int]] = {}
-    shared = set()
-    for (group, key), cost in program.transfers.items():
-        if cost.stream_ns:
-            lane = (group, key.source, key.target)
-            for load in cost.loads:
-                if load.count > 1 or lanes.setdefault(load.link, lane) != lane:
-                    shared.add(load.link)
-    return frozenset(shared)
