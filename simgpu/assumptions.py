@@ -188,7 +188,7 @@ def _step(report: Report) -> Iterator[Assumption]:
         what="the step reported",
         value="a steady one" if steady else "the last one played",
         standing="" if steady else "not steady",
-        source="warm-up steps are played until two periods agree",
+        source="steps are played until the next one would be the same again",
     )
     if report.peak_flops_used:
         yield Assumption(

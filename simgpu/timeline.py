@@ -103,7 +103,7 @@ class Timeline:
     cpu_begins_ns: Mapping[tuple[int, int, int, int], int]
     step_ends_ns: tuple[int, ...]  # when rank 0 finished each step
     step: int  # the step reported
-    steady: bool  # two successive periods agreed
+    steady: bool  # the next step would be the same again
     _derived: dict[Callable[[Timeline], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -1,10 +1,11 @@
-"""When a play has shown enough: two periods agreed, and all that happens in the second one is known."""
+"""When a play has shown enough: a step repeats the one before, and all that happens in it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from simgpu.engine.repetition import Repetition
 from simgpu.engine.step import COMPUTE_STREAM
 from simgpu.engine.stream import StreamProcess
 from simgpu.program import Wait
@@ -14,19 +15,25 @@ from simgpu.program import Wait
 class Horizon:
     """The end of the reported step on all ranks, and the streams that are not beyond it yet.
 
+    A step is reported when what follows it is what followed the one before, so that the next one would be the same
+    again; or else when it took as long as the one before.
+
     Parameters
     ----------
     processes : sequence of StreamProcess
         All of them; the first one is the compute stream of rank 0, whose periods count.
+    repetition : Repetition
     last : int
         The last step that may be reported.
     """
 
     processes: Sequence[StreamProcess]
+    repetition: Repetition
     last: int
-    step: int = -1  # that is reported, -1 while no two periods agreed
+    step: int = -1  # that is reported, -1 while none is
     end_ns: int = 0  # of it, on the last rank
-    _seen: int = 0  # steps whose ends have been looked at
+    _seen: int = 1  # the first step that has not been looked at
+    _settled: bool = False  # whether the step is reported in any case
     _within: list[StreamProcess] = field(default_factory=list)
     _behind: list[StreamProcess] = field(default_factory=list)
     _streams: dict[tuple[int, int], StreamProcess] = field(init=False)  # by rank and stream
@@ -36,37 +43,40 @@ class Horizon:
 
     def reached(self) -> bool:
         """Whether nothing more has to be played."""
-        if self.step < 0:
-            ends = self.processes[0].step_ends_ns
-            if len(ends) == self._seen or not self._agree(ends):
+        while True:
+            if self.step < 0 and not self._goes_on():
                 return False
-            self._within = [process for process in self.processes if process.index == COMPUTE_STREAM]
-        if not self._ended():
+            if not self._ended():
+                return False
+            while self._behind and self._is_beyond(self._behind[-1]):
+                self._behind.pop()
+            if self._behind:
+                return False
+            self._behind = [process for process in self.processes if not self._is_beyond(process)]
+            if self._behind:
+                return False
+            if self._settled or self.repetition.holds(self.step):
+                return True
+            self.step = -1
+
+    def _goes_on(self) -> bool:
+        """Turn to the next step that has ended and may be reported."""
+        ends, step = self.processes[0].step_ends_ns, self._seen
+        if step >= min(len(ends), self.last + 1):
             return False
-        while self._behind and self._is_beyond(self._behind[-1]):
-            self._behind.pop()
-        if self._behind:
-            return False
-        self._behind = [process for process in self.processes if not self._is_beyond(process)]
-        return not self._behind
+        before = ends[step - 2] if step > 1 else 0
+        self._settled = ends[step] - ends[step - 1] == ends[step - 1] - before
+        self.step, self.end_ns, self._seen = step, 0, step + 1
+        self._within = [process for process in self.processes if process.index == COMPUTE_STREAM]
+        return True
 
     def _ended(self) -> bool:
-        """Whether every rank has ended the reported step; those that never meet drift apart."""
+        """Whether every rank has ended the step; those that never meet drift apart."""
         while self._within and len(self._within[-1].step_ends_ns) > self.step:
             self.end_ns = max(self.end_ns, self._within.pop().step_ends_ns[self.step])
             if not self._within:
                 self._behind = list(self.processes)
         return not self._within
-
-    def _agree(self, ends_ns: Sequence[int]) -> bool:
-        """Compare the periods of the steps that have ended since."""
-        for step in range(max(1, self._seen), min(len(ends_ns), self.last + 1)):
-            before = ends_ns[step - 2] if step > 1 else 0
-            if ends_ns[step] - ends_ns[step - 1] == ends_ns[step - 1] - before:
-                self.step = step
-                return True
-        self._seen = len(ends_ns)
-        return False
 
     def _is_beyond(self, process: StreamProcess) -> bool:
         """Whether nothing that a stream does within the horizon is left to note.

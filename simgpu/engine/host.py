@@ -54,6 +54,8 @@ class HostScript:
         ``kinds``, and ``numbers`` less ``lags``; -1 where it issues nothing.
     targets : tuple of (int, str)
         The queues: position in the group of HOST (-1 for the own rank) and stream.
+    depths : tuple of int
+        The largest lag of each.
     """
 
     kinds: Sequence[int]
@@ -62,6 +64,7 @@ class HostScript:
     launches: Sequence[Launches | None]
     table: Int64
     targets: tuple[tuple[int, str], ...]
+    depths: tuple[int, ...]
     _stretches: dict[tuple[int, int], HostStretch | None] = field(default_factory=dict)
 
     def stretch(self, begin: int, end: int) -> HostStretch | None:
@@ -112,6 +115,7 @@ class HostThread:
     position: int = 0
     local_ns: int = 0
     finishing: bool = False
+    step_ends_ns: list[int] = field(default_factory=list)  # when it had issued each step
     asked: Callable[[], None] | None = None  # called before the thread goes on; it stands at a block's begin until then
 
     @property
@@ -143,7 +147,7 @@ class HostThread:
         length = len(script.kinds)
         while number not in found and self.step < self.steps:
             if self.position == length:
-                self.step, self.position = self.step + 1, 0
+                self._end_step()
                 continue
             kind, place = script.kinds[self.position], script.numbers[self.position]
             launches = script.launches[self.position]
@@ -166,6 +170,10 @@ class HostThread:
                 break
             local = self.local_ns
 
+    def _end_step(self) -> None:
+        self.step_ends_ns.append(self.local_ns)
+        self.step, self.position = self.step + 1, 0
+
     def _pass(self, kind: int, event: int) -> bool:
         """Record an event or wait for one; return whether the thread can go on."""
         if kind == RECORD:
@@ -185,7 +193,7 @@ class HostThread:
         kinds = self.script.kinds
         while self.waiting is None and (self.step, self.position) < (step, position):
             if self.position == len(kinds):
-                self.step, self.position = self.step + 1, 0
+                self._end_step()
                 continue
             kind = kinds[self.position]
             if kind >= 0 or not self._pass(kind, self.script.numbers[self.position]):

@@ -19,6 +19,7 @@ from simgpu.engine.network import Network
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.rendezvous import Rendezvous
+from simgpu.engine.repetition import Repetition
 from simgpu.engine.shown import kernels_until, rows_until
 from simgpu.engine.stream import StreamProcess
 from simgpu.engine.stretch import Stretches, unstretched
@@ -27,14 +28,14 @@ from simgpu.program import COMPUTE, Program
 from simgpu.timeline import Timeline
 
 STEPS_TRIED = (3, 5, 9, 17)
-"""Steps played before giving up on two equal periods; the last one only completes what the reported step needs."""
+"""Steps played before giving up on one that repeats itself; the last one only completes what that needs."""
 
 
 def play(program: Program) -> Timeline:
-    """Play steps until two successive periods agree and report the last of them.
+    """Play steps until one begins as the one before began, or takes as long, and report the last one played whole.
 
-    A period runs from rank 0's end of one step to its end of the next. All ranks are played until nothing of what they
-    do in the reported one is left.
+    A step runs from rank 0's end of one to its end of the next. All ranks are played until nothing of what they do in
+    the reported one is left.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def play(program: Program) -> Timeline:
     Returns
     -------
     Timeline
-        ``steady`` is False when no two periods agreed within the steps tried; the last full one is reported then.
+        ``steady`` is False when no step repeated the one before within those tried; the last full one is reported then.
 
     Raises
     ------
@@ -105,7 +106,8 @@ def _play_steps(
     for thread in cast.threads:
         if thread.script.leads:
             thread.finish()
-    horizon = Horizon(cast.processes, last=steps - 2)
+    repetition = Repetition(program, streams, cast.processes, cast.threads)
+    horizon = Horizon(cast.processes, repetition, last=steps - 2)
     _run(env, horizon)
     if not horizon.reached():
         for thread in cast.threads:

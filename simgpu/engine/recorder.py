@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,6 +37,19 @@ class Placed(NamedTuple):
     cause: int
     since_ns: int
 
+    def columns(self) -> Int64:
+        """Return its rows as they are, but for their causes."""
+        rows = self.rows.copy()
+        rows[TIMES] += self.begin_ns
+        rows[STEP] += self.step
+        rows[INSTRUCTION] += self.first
+        if self.since_ns >= 0:
+            rows[READY:END, 0] = self.since_ns
+        return rows
+
+
+BEGIN: Final = attrgetter("begin_ns")
+
 
 @dataclass(slots=True, eq=False)
 class StreamLog:
@@ -51,6 +66,35 @@ class StreamLog:
 
     def __len__(self) -> int:
         return len(self.spans) // len(SPAN) + sum(len(block.rows[CAUSE]) for block in self.blocks)
+
+    def between(self, after_ns: int, before_ns: int) -> Int64:
+        """Return what ends after a time and is ready before another, in columns of SPAN, and two rows before that.
+
+        A wait that a block begins with counts from the block's begin. Causes of a block's rows are as they are in it.
+        """
+        found, ended = [np.zeros((len(SPAN), 0), np.int64)], 0
+        for part in self._backwards(before_ns):
+            count = int(part[READY].searchsorted(before_ns))
+            begin = int(part[END, :count].searchsorted(after_ns, side="right"))
+            found.append(part[:, max(0, begin - 2) : count])
+            ended += begin
+            if ended > 1:
+                break
+        return np.concatenate(found[::-1], axis=1)
+
+    def _backwards(self, before_ns: int) -> Iterator[Int64]:
+        """Yield stretches of rows in columns of SPAN, the last that begins before a time first."""
+        own: Int64 = np.zeros((len(SPAN), 0), np.int64)
+        if self.spans:
+            own = np.frombuffer(self.spans, np.int64).reshape(-1, len(SPAN)).T
+        last = bisect_left(self.blocks, before_ns, key=BEGIN)
+        end = self.blocks[last].behind if last < len(self.blocks) else len(self.spans)
+        for block in reversed(self.blocks[:last]):
+            if block.behind < end:
+                yield own[:, block.behind // len(SPAN) : end // len(SPAN)]
+            yield block.columns()
+            end = block.behind
+        yield own[:, : end // len(SPAN)]
 
     def fill(self, columns: Int64) -> None:
         """Write all rows into columns of SPAN, as long as they are."""
