@@ -27,7 +27,8 @@ from simgpu.engine import play
 from simgpu.fold import fold
 from simgpu.metrics.launches import launches
 from simgpu.pricing import lower_case, op_prices
-from simgpu.workload.software import PRESETS, HostCosts
+from simgpu.workload.host_costs import HostCosts
+from simgpu.workload.software import PRESETS
 
 HERE = Path(__file__).parent
 TRACES = HERE.parent.parent / "shared" / "inputs" / "kineto-traces"

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from simgpu.config.block import Block
 from simgpu.config.power import Watts
 from simgpu.config.quantity import ANY_CASE, Factor, Flag, Positive, Seed, Share, Text, TimeNs
+from simgpu.workload.software import Fusion
 
 _Preset = Annotated[
     Literal["eager", "megatron-2021", "megatron-2022", "megatron-2023", "composer-2023", "flash", "te", "compile"],
@@ -65,6 +66,11 @@ class SoftwareBlock(Block):
     """How fp8 scales are found instead of the preset's way: a pass over each tensor, or from earlier steps."""
     cross_entropy: Annotated[Literal["chain", "native", "fused"], ANY_CASE] | None = None
     """Kernels of the loss instead of the preset's: a chain in fp32, Megatron's own fusion of it, or two passes."""
+    unfused: Annotated[list[Annotated[Fusion, ANY_CASE]], BeforeValidator(_listed)] | None = None
+    """Fusions of the preset that are switched off: what would be one kernel is several (docs/software.md)."""
+    softmax: Annotated[Literal["fused", "half", "fp32"], ANY_CASE] | None = None
+    """Without flash attention, kernels of the scores' softmax instead of the preset's: one, or PyTorch's in the
+    activations' format or in fp32."""
     attention_kernel: _Kernel | None = None
     """Flash attention kernel instead of the preset's (docs/software.md)."""
     host_issue_ns: TimeNs | None = None

@@ -10,15 +10,18 @@ from typing import Any, Final
 
 from simgpu.config.draft import Draft, Place
 from simgpu.config.findings import Findings
+from simgpu.config.imported_run_adapters import settle_targets
 from simgpu.config.imported_run_defaults import assume, assume_unused
 from simgpu.config.imported_run_files import with_named_files
 from simgpu.config.imported_run_formats import formats
 from simgpu.config.imported_run_layout import join_replicas, leave_out_defaults, share_out
 from simgpu.config.imported_run_machines import choose_machines
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged, merge
-from simgpu.config.imported_run_model import choose_model
+from simgpu.config.imported_run_misspelt import with_misspelt
+from simgpu.config.imported_run_model import choose_model, model_type
 from simgpu.config.imported_run_open import check_open
 from simgpu.config.imported_run_ports import settle_ports
+from simgpu.config.imported_run_recompute import settle_recompute
 from simgpu.config.imported_run_sizes import fill_automatic, freeze_layers, settle_formats, take_dropout
 from simgpu.config.imported_run_start import settle_start
 from simgpu.config.inputs import Inputs
@@ -119,6 +122,14 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     (2, 'ddp')
     """
     readings = with_named_files(paths)
+    try:
+        return _run(paths, readings, answers, folder)
+    except ScenarioError as error:
+        raise with_misspelt(error, readings) from None
+
+
+def _run(paths: Sequence[Path], readings: list[Reading], answers: RunAnswers, folder: Path | None) -> ImportedRun:
+    """Lay readings over each other, and choose what they leave open."""
     _check_training(readings, model_given=answers.model is not None)
     command_line = _command_line(answers.settings)
     decided = [_without(reading, command_line.settings) for reading in readings]
@@ -131,7 +142,8 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
     if listed is not None:  # --model picks one of them
         merged.put("model", listed_model(Path(listed.open["listed_models"]), answer), listed.source)
         answer = None
-    model, note = choose_model(merged.get("model"), merged.sources.get("model", ""), answer, base)
+    named = merged.get("model")
+    model, note = choose_model(named, merged.sources.get("model", ""), answer, base)
     model = _changed(model, merged)
     merged.notes += [note] if note else []
     merged.put("model", model, merged.sources.get("model", ""))
@@ -141,8 +153,10 @@ def import_run(paths: Sequence[Path], answers: RunAnswers, *, folder: Path | Non
         raise ScenarioError([Issue(field="topology", problem="is missing: no file says which machines", fix=fix)])
     architecture = _architecture(model)
     take_dropout(merged, model)
+    settle_recompute(merged, readings)
     freeze_layers(merged, readings, architecture)
     assumed = assume(merged, readings, architecture)
+    settle_targets(merged, model_type(answer or named, model), assumed)
     fill_automatic(merged, readings, architecture, assumed)
     gpus, nodes = choose_machines(merged, readings, answers.gpus, str(topology), assumed)
     settle_ports(merged, readings, str(topology), nodes)

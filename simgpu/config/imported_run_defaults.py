@@ -8,6 +8,7 @@ from typing import Final
 from simgpu.config.imported_run_layout import model_parallel
 from simgpu.config.imported_run_merge import Merged
 from simgpu.io.foreign.accelerate import MEGATRON
+from simgpu.io.foreign.launch_line import WITHOUT_TRAINER
 from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
@@ -21,7 +22,7 @@ _SEQUENCES: Final = {
     "axolotl": (512, "Axolotl's default of sequence_len"),
 }
 _OF_TRANSFORMERS: Final = ("trainer", "llamafactory", "oumi")
-_HUGGING_FACE: Final = (*_OF_TRANSFORMERS, "axolotl", "accelerate", "deepspeed", "launch-line")
+_HUGGING_FACE: Final = (*_OF_TRANSFORMERS, "axolotl", "ms-swift", "accelerate", "deepspeed", "launch-line")
 _MICRO: Final = "training.micro_batch_size"
 
 
@@ -94,8 +95,9 @@ def assume_unused(merged: Merged, readings: Sequence[Reading], assumed: list[str
     )
     if merged.get("parallel.data_parallel") != "ddp" or not trained or name in merged.values:
         return
-    if any(MEGATRON in reading.open for reading in readings) or model_parallel(merged) > 1:
-        return  # Megatron's DDP, or replicas of several GPUs, which another library joins
+    others = any({MEGATRON, WITHOUT_TRAINER} & reading.open.keys() for reading in readings)
+    if others or model_parallel(merged) > 1:
+        return  # Megatron's DDP, Accelerate's own, or replicas of several GPUs, which another library joins
     if merged.get("training.recompute") != "full":
         merged.put(name, True, "")
         assumed.append(f"{name}: true, the default of Transformers' Trainer without gradient checkpointing")

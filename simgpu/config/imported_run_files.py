@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from simgpu.config.imported_run_arguments import lay_arguments
+from simgpu.config.imported_run_file import RunFile
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.fsdp_options import FILE, read_fsdp_file
 from simgpu.io.foreign.fsdp_options import KIND as FSDP
-from simgpu.io.foreign.kinds import kind_of, read_foreign, with_fsdp_options
+from simgpu.io.foreign.kinds import TAKE_OVERRIDES, kind_of, read_foreign
+from simgpu.io.foreign.overrides import Overrides
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.torchtitan_overrides import with_overrides
 from simgpu.io.user_path import is_readable, user_path
 
 _ABOVE: Final = 4
@@ -22,9 +25,9 @@ _NAMED: Final = {
     "accelerate_config_file": ("accelerate",),
     "job_config_file": ("torchtitan",),
     "yaml_cfg_file": ("megatron-yaml-cfg",),
-    "config_file": ("llamafactory", "axolotl", "torchtune"),
+    "config_file": ("litgpt", "llamafactory", "axolotl", "ms-swift", "oumi", "torchtune", "trainer"),
     FILE: (FSDP,),
-    "script_config_file": ("trainer", "olmo", "llm-foundry", "nanotron"),
+    "script_config_file": ("trainer", "olmo", "llm-foundry", "nanotron", "picotron"),
 }
 """Which kind of file a reading may name, by its key in ``open``."""
 _COMPLETE: Final = ("megatron-args",)
@@ -53,32 +56,32 @@ def with_named_files(paths: Sequence[Path]) -> list[Reading]:
     same = [path for index, path in enumerate(paths) if path.absolute() in [p.absolute() for p in paths[:index]]]
     if same:
         raise ScenarioError([Issue(field="", problem="is given twice", fix="name it once", file=str(same[0]))])
-    readings = [read_foreign(path) for path in paths]
-    homes = [path.parent for path in paths]
+    files = lay_arguments([RunFile.given(path) for path in paths], _NAMED, _named_by)
+    for file in files:
+        if file.error is not None:
+            raise file.error
     at = 0
-    while at < len(readings):  # a file that is named may name another
-        for found, home in _missing(readings[at], homes[at], readings):
-            readings.append(found)
-            homes.append(home)
+    while at < len(files):  # one that is named may name another
+        files += _missing(files[at], files)
         at += 1
-    readings = _with_options(readings, paths)
+    _give_options(files)
+    readings = with_overrides([file.reading for file in files])
     return _agreed([_without_own(reading, readings) for reading in readings])
 
 
-def _with_options(readings: Sequence[Reading], paths: Sequence[Path]) -> list[Reading]:
+def _give_options(files: Sequence[RunFile]) -> None:
     """Give FSDP's options to the arguments that name their file; options that none names are refused."""
-    options = next((reading for reading in readings if reading.kind == FSDP), None)
+    options = next((file.reading for file in files if file.reading.kind == FSDP), None)
     if options is None:
-        return list(readings)
-    if not any(FILE in reading.open for reading in readings):
+        return
+    naming = [file for file in files if FILE in file.reading.open]
+    if not naming:
         problem = "has options of FSDP, and nothing names it"
         fix = "add --fsdp full_shard --fsdp_config FILE to the arguments of Trainer that it is for"
         raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=options.source)])
-    given = [*paths, *[None] * (len(readings) - len(paths))]
-    return [
-        with_fsdp_options(path, reading, options.options) if path is not None and FILE in reading.open else reading
-        for path, reading in zip(given, readings, strict=True)
-    ]
+    for file in naming:
+        if file.reading.kind in TAKE_OVERRIDES:
+            file.lay(Overrides(source="", values={"fsdp_config": options.options}))
 
 
 def _without_own(reading: Reading, readings: Sequence[Reading]) -> Reading:
@@ -89,30 +92,34 @@ def _without_own(reading: Reading, readings: Sequence[Reading]) -> Reading:
     return replace(reading, notes=(*reading.notes, f"{named} was not given or is of no known kind, and is left out"))
 
 
-def _missing(reading: Reading, home: Path, readings: Sequence[Reading]) -> Iterator[tuple[Reading, Path]]:
+def _missing(file: RunFile, files: Sequence[RunFile]) -> list[RunFile]:
+    """Return the files that one names and that were not given."""
+    found: list[RunFile] = []
     for key, kinds in _NAMED.items():
-        named = reading.open.get(key)
-        if named is None or any(other.kind in kinds for other in readings):
+        named = file.reading.open.get(key)
+        if named is None or any(other.reading.kind in kinds for other in files):
             continue
-        path = next((place for place in _places(named, home) if is_readable(place)), None)
-        text = next((text for name, text in reading.written.items() if Path(name).name == Path(named).name), None)
-        if text is not None:
-            yield _written(named, text, read_fsdp_file if key == FILE else read_foreign), home
-        elif path is not None and key == FILE:
-            yield read_fsdp_file(path), path.parent
-        elif path is not None and (key != _OWN or kind_of(path) in kinds):
-            yield read_foreign(path), path.parent
-        elif reading.kind not in _COMPLETE and key != _OWN:
+        beside = _named_by(file, key)
+        if beside is not None and beside.error is not None:
+            raise beside.error
+        if beside is not None:
+            found.append(beside)
+        elif file.reading.kind not in _COMPLETE and key != _OWN:
             problem, fix = "is named and was not given", "give it as another FILE"
-            raise ScenarioError([Issue(field=key, value=named, problem=problem, fix=fix, file=reading.source)])
+            raise ScenarioError([Issue(field=key, value=named, problem=problem, fix=fix, file=file.reading.source)])
+    return found
 
 
-def _written(named: str, text: str, read: Callable[[Path], Reading]) -> Reading:
-    """Read a file that a script writes before it starts the job."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / Path(named).name
-        path.write_text(text, encoding="utf-8")
-        return read(path)
+def _named_by(file: RunFile, key: str) -> RunFile | None:
+    """Return the file that one names under a key, where it lies beside it or a script writes it."""
+    named, read = file.reading.open[key], read_fsdp_file if key == FILE else read_foreign
+    text = next((text for name, text in file.reading.written.items() if Path(name).name == Path(named).name), None)
+    if text is not None:
+        return RunFile.written(named, text, file.homes, read)
+    path = next((place for home in file.homes for place in _places(named, home) if is_readable(place)), None)
+    if path is None or (key == _OWN and kind_of(path) not in _NAMED[_OWN]):
+        return None
+    return RunFile(reading=read(path), homes=(path.parent,), path=path) if key == FILE else RunFile.given(path)
 
 
 def _agreed(readings: Sequence[Reading]) -> list[Reading]:

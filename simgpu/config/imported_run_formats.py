@@ -9,7 +9,7 @@ from simgpu.config.imported_run_merge import Merged
 from simgpu.io.foreign.reading import Reading
 from simgpu.parallel.data_parallel_options import FSDP_KINDS
 
-_PEFT: Final = ("trainer", "launch-line", "axolotl", "llamafactory", "accelerate")
+_PEFT: Final = ("trainer", "launch-line", "axolotl", "llamafactory", "ms-swift", "accelerate")
 """Kinds of files whose adapters are huggingface/peft's."""
 _TRL: Final = ("trainer", "launch-line")
 """Those of huggingface/trl, which casts adapters above quantized weights to bf16 (``trl/trainer/sft_trainer.py``)."""
@@ -39,7 +39,8 @@ def formats(merged: Merged, readings: Sequence[Reading]) -> None:
     >>> [merged.values[f"training.{name}_dtype"] for name in ("param", "grad", "master")]
     ['bf16', 'fp32', 'fp32']
     """
-    deepspeed = any(reading.kind == "deepspeed" for reading in readings)
+    sharded = str(merged.get("parallel.data_parallel")).startswith("zero")
+    deepspeed = sharded or any(reading.kind == "deepspeed" for reading in readings)
     precision = merged.get("training.precision")
     if precision not in ("bf16", "fp16"):
         return

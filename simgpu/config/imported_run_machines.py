@@ -12,6 +12,7 @@ from simgpu.config.imported_run_merge import Merged
 from simgpu.config.quantity import LARGEST_GPUS
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
+from simgpu.io.foreign.ms_swift import LEAST_BATCH
 from simgpu.io.foreign.reading import Reading
 
 _BATCH: Final = ("training.micro_batch_size", "training.gradient_accumulation", "training.global_batch_size")
@@ -32,6 +33,7 @@ def choose_machines(
         wanted = given
     merged.put(_GPUS, None, "")
     gpus, nodes = place(merged, gpus=wanted, per_node=per_node, topology=topology, sure=asked is not None)
+    _least_batch(merged, readings, gpus)
     batch = Batch(micro=merged.get(_BATCH[0]), steps=merged.get(_BATCH[1]), total=merged.get(_BATCH[2]))
     rule, blamed = _rule(readings)
     if wanted is not None:
@@ -45,6 +47,19 @@ def choose_machines(
     merged.put(_BATCH[0], done.micro, merged.sources.get(_BATCH[0], ""))
     merged.put(_BATCH[1], done.steps, merged.sources.get(_BATCH[1], ""))
     return gpus, nodes
+
+
+def _least_batch(merged: Merged, readings: Sequence[Reading], gpus: int) -> None:
+    """Accumulate up to the sequences that a program wants in a step, where nobody gives the steps.
+
+    modelscope/ms-swift swift/trainers/arguments.py
+    """
+    least = next((int(reading.open[LEAST_BATCH]) for reading in readings if LEAST_BATCH in reading.open), None)
+    if least is None or merged.get(_BATCH[1]) is not None or merged.get(_BATCH[2]) is not None:
+        return
+    steps = max(1, -(-least // ((merged.get(_BATCH[0]) or 1) * gpus)))
+    merged.put(_BATCH[1], steps, "")
+    merged.notes.append(f"{_BATCH[1]}: {steps}, for {least} sequences a step at least, ms-swift's default")
 
 
 def _fitting(batch: Batch, most: int, nodes: int, merged: Merged, rule: str, blamed: str) -> tuple[int, Batch]:

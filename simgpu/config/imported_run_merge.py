@@ -13,6 +13,7 @@ from simgpu.io.foreign.reading import Reading
 COMMAND_LINE: Final = "--set"
 _RANK: Final = {COMMAND_LINE: 9, "launch-line": 5, "hf-config": 6, "deepspeed": 2, "accelerate": 1}
 _TRAINER_RANK: Final = 3
+_KERNELS: Final = "software.preset"
 _STAGE: Final = "parallel.data_parallel"
 
 
@@ -78,6 +79,8 @@ def merge(readings: Sequence[Reading]) -> Merged:
     for reading in ordered:
         for name, value in _flat(reading.settings).items():
             before = merged.get(name)
+            if name == _KERNELS and before == "compile" and kinds[name] == "accelerate":
+                continue  # Accelerate compiles whatever attention the script asks for
             if before is not None and before != value:
                 _decide(name, before, kinds[name], merged.sources[name], reading, value, merged)
             merged.put(name, value, reading.source)

@@ -12,6 +12,7 @@ from simgpu.config.near import did_you_mean
 from simgpu.errors import Issue, ScenarioError
 from simgpu.hardware.table import read_table
 from simgpu.io.foreign.dimensions import dimensions
+from simgpu.io.json_file import read_json
 from simgpu.io.user_path import is_folder, is_readable, user_path
 
 
@@ -59,6 +60,40 @@ def _hub() -> tuple[tuple[re.Pattern[str], str | dict[str, Any]], ...]:
         (re.compile(row["pattern"], re.IGNORECASE), dimensions(row["model"]) if "=" in row["model"] else row["model"])
         for row in read_table("hub_models.csv")
     )
+
+
+def model_type(named: Any, model: Any) -> str | None:
+    """Return the ``model_type`` of a model's ``config.json``.
+
+    Parameters
+    ----------
+    named : str, mapping or None
+        What the files say.
+    model : str or mapping
+        A scenario's ``model``, which stands for it.
+
+    Returns
+    -------
+    str or None
+        None for dimensions of nobody's, and for a bundled model that is not on the Hugging Face hub.
+
+    Examples
+    --------
+    >>> model_type("Qwen/Qwen3-8B", {}), model_type(None, "gpt2-xl"), model_type(None, "gpt3-175b")
+    ('qwen3', 'gpt2', None)
+    """
+    base = model.get("base") if isinstance(model, Mapping) else model
+    if isinstance(base, str) and base.endswith(".json"):
+        found = read_json(Path(base)).data.get("model_type")
+        return found if isinstance(found, str) else None
+    rows = read_table("hub_models.csv")
+    for name in (base, named):
+        if not isinstance(name, str):
+            continue
+        for row in rows:
+            if name == row["model"] or re.fullmatch(row["pattern"], name, re.IGNORECASE):
+                return row["model_type"]
+    return None
 
 
 def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> tuple[Any, str | None]:

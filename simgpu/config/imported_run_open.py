@@ -7,8 +7,8 @@ from typing import Final
 
 from simgpu.config.imported_run_merge import Merged
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.ledger import AUTO
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.typed_values import AUTO
 
 _BLOCKS: Final = (
     "model",

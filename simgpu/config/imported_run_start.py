@@ -13,7 +13,7 @@ from simgpu.io.foreign.machine_files import NETWORK_LOG
 from simgpu.io.foreign.reading import Reading
 
 _KIND: Final = "parallel.data_parallel"
-_BESIDE: Final = ("launch-line", "trainer", "deepspeed", "hf-config", NETWORK_LOG)
+_BESIDE: Final = ("launch-line", "trainer", "axolotl", "llamafactory", "deepspeed", "hf-config", NETWORK_LOG)
 """Files beside which nothing else starts processes: Accelerate's configuration says that its launcher does."""
 
 
@@ -41,6 +41,7 @@ def settle_start(merged: Merged, readings: Sequence[Reading], *, gpus_given: int
 
     References
     ----------
+    hiyouga/LLaMA-Factory src/llamafactory/hparams/parser.py (``ParallelMode.NOT_DISTRIBUTED`` is refused);
     huggingface/transformers src/transformers/trainer.py (``_wrap_model``, ``args.n_gpu``) and training_args.py
     (``train_batch_size``: per device, times the GPUs that the process sees).
 
@@ -56,7 +57,8 @@ def settle_start(merged: Merged, readings: Sequence[Reading], *, gpus_given: int
     if line is None or any(reading.kind not in _BESIDE for reading in readings):
         return list(readings)
     asked = merged.get(_KIND)
-    if line.open[PLAIN] == TRAINER and asked in (None, "ddp") and not any(r.kind == "deepspeed" for r in readings):
+    alone = {"deepspeed", "llamafactory"} & {reading.kind for reading in readings}
+    if line.open[PLAIN] == TRAINER and asked in (None, "ddp") and not alone:
         merged.put(_KIND, "dataparallel", line.source)
         merged.notes.append(
             "started with python alone: Trainer joins the GPUs that its one process sees with torch.nn.DataParallel, "
@@ -67,6 +69,9 @@ def settle_start(merged: Merged, readings: Sequence[Reading], *, gpus_given: int
         problem = "Trainer: Using fsdp only works in distributed training, and plain python starts one process"
         fix = "start it with torchrun or accelerate launch"
         raise ScenarioError([Issue(field="fsdp", problem=problem, fix=fix, file=line.source)])
+    if "llamafactory" in alone and (line.gpus or 1) > 1:
+        problem = "LLaMA-Factory: Please launch distributed training with `llamafactory-cli` or `torchrun`"
+        raise ScenarioError([Issue(field="gpus", value=str(line.gpus), problem=problem, file=line.source)])
     if gpus_given is not None:
         return list(readings)
     merged.notes.append(

@@ -9,7 +9,8 @@ from simgpu.config.findings import Findings
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.costs.attention_kernel import FORWARD_ONLY, device_kernels
 from simgpu.hardware.cluster import Cluster
-from simgpu.workload.software import DEFAULT, PRESETS, HostCosts, Software
+from simgpu.workload.host_costs import HostCosts
+from simgpu.workload.software import DEFAULT, PRESETS, Software
 
 
 def choose_software(scenario: ScenarioBlock) -> Software:
@@ -38,7 +39,8 @@ def choose_software(scenario: ScenarioBlock) -> Software:
     preset = PRESETS[wanted.preset]
     loss = wanted.cross_entropy
     return replace(
-        preset,
+        preset.without(*(wanted.unfused or ())),
+        softmax=wanted.softmax or preset.softmax,
         fused_cross_entropy=preset.fused_cross_entropy if loss is None else loss == "fused",
         fused_exponent=loss == "native",
         optimizer=wanted.optimizer or preset.optimizer,
@@ -66,6 +68,8 @@ def check_software(scenario: ScenarioBlock, cluster: Cluster | None, findings: F
             allowed=f"with preset {', '.join(name for name, software in PRESETS.items() if software.fp8_scaling)}",
             fix="leave it out",
         )
+    if isinstance(wanted, SoftwareBlock):
+        _check_fusions(wanted, findings)
     if isinstance(wanted, SoftwareBlock) and wanted.attention_kernel is not None:
         _check_kernel(wanted.preset, wanted.attention_kernel, cluster, findings)
     if isinstance(wanted, SoftwareBlock) and wanted.cuda_graphs and wanted.cuda_launch_blocking:
@@ -74,6 +78,21 @@ def check_software(scenario: ScenarioBlock, cluster: Cluster | None, findings: F
             "waits for every kernel, and software.cuda_graphs launches them together",
             allowed="false",
             fix="keep one of the two",
+        )
+
+
+def _check_fusions(wanted: SoftwareBlock, findings: Findings) -> None:
+    preset = PRESETS[wanted.preset]
+    whole = [name for name in wanted.unfused or () if preset.without(name) == preset]
+    if whole:
+        problem = f"means nothing to {wanted.preset}, which does not have {', '.join(whole)} in one kernel anyway"
+        findings.add("software.unfused", problem, fix="leave it out")
+    if wanted.softmax is not None and preset.flash_attention:
+        findings.add(
+            "software.softmax",
+            f"means nothing to {wanted.preset}, whose attention is one kernel",
+            allowed=f"with preset {', '.join(name for name, one in PRESETS.items() if not one.flash_attention)}",
+            fix="leave it out",
         )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.json_stream import TraceStream
-from simgpu.io.trace_gaps import TraceGaps
+from simgpu.io.trace_gaps import TraceGaps, event_gaps
 from simgpu.metrics.kernel_class import is_communication, kernel_class
 from simgpu.metrics.rank_trace import GpuEvent, RankTrace
+from simgpu.metrics.trace_steps import step_basis
 
 TRACE_ENDINGS: Final = (".json", ".json.gz", ".json.xz", ".trace", ".gz", ".xz")
 _GPU: Final = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "copy", "memset": "copy"}
@@ -83,6 +85,7 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
     device: list[dict[str, Any]] = []
     launches: dict[int, int] = {}
     steps: dict[str, tuple[int, int]] = {}
+    on_gpu: dict[str, tuple[int, int]] = {}
     gaps = TraceGaps()
     for event in stream:
         _check_times(path, event)
@@ -105,21 +108,30 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
         elif name.startswith("ProfilerStep") and category in ("user_annotation", "operator", "cpu_op", ""):
             start = _ns(event["ts"])
             steps.setdefault(name, (start, start + _ns(event["dur"])))
+        elif name.startswith("ProfilerStep") and category == "gpu_user_annotation":  # one for every stream
+            start, before = _ns(event["ts"]), on_gpu.get(name)
+            end = start + _ns(event["dur"])
+            on_gpu[name] = (start, end) if before is None else (min(start, before[0]), max(end, before[1]))
     device, others = _one_gpu(device)
     info = stream.header.get("distributedInfo")
     described = info if isinstance(info, dict) else {}
     events = sorted((_gpu_event(event, launches) for event in device), key=lambda found: (found.start_ns, found.end_ns))
-    ordered = [(name, begin, end) for begin, end, name in sorted((b, e, name) for name, (b, e) in steps.items())]
-    return RankTrace(
+    trace = RankTrace(
         source=path.name,
         rank=_integer(described.get("rank")),
         world_size=_integer(described.get("world_size")),
         device=_device(stream.header.get("deviceProperties"), device),
         events=tuple(events),
-        steps=tuple(ordered),
+        steps=_ordered(steps),
+        gpu_steps=_ordered(on_gpu),
         groups=dict(_groups(described.get("pg_config"))),
-        warnings=(*_warnings(stream, events, described), *gaps.told(ordered), *others),
     )
+    own = (*_warnings(stream, trace, described), *gaps.told(trace.steps), *event_gaps(trace.events, trace.steps))
+    return replace(trace, warnings=(*own, *others))
+
+
+def _ordered(steps: Mapping[str, tuple[int, int]]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((name, begin, end) for begin, end, name in sorted((b, e, name) for name, (b, e) in steps.items()))
 
 
 def _one_gpu(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -211,13 +223,15 @@ def _groups(config: Any) -> Iterator[tuple[str, str]]:
             yield str(entry["pg_name"]), str(entry.get("pg_desc", ""))
 
 
-def _warnings(stream: TraceStream, events: Sequence[GpuEvent], described: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(stream: TraceStream, trace: RankTrace, described: Mapping[str, Any]) -> Iterator[str]:
     if stream.fault:
         yield f"truncated: {stream.fault}"
-    if not events:
+    if not trace.events:
         yield "there is no GPU event in it (CPU only, or the profiler ran without CUDA activities)"
-    elif all(event.launched_ns is None for event in events):
+    elif all(event.launched_ns is None for event in trace.events):
         yield "launches are missing, so idle time cannot be told from waiting for the CPU"
+    if basis := step_basis(trace):
+        yield basis
     if "rank" not in described:
         yield "there is no distributedInfo with a rank"
 

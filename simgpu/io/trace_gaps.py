@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median_high
 from typing import Final
 
-from simgpu.metrics.rank_trace import RankTrace
+from simgpu.metrics.rank_trace import GpuEvent, RankTrace
 
 _EMPTY: Final = 0.1
 """Share of a step at its end without a call to CUDA and without a kernel: 18 whole traces of the tests of PyTorch's
 profiler, HTA, PARAM and TraceLens have up to 0.02."""
+_FEW: Final = 0.9
+"""Share of the kernels of other steps."""
+_OUTSIDE: Final = 0.01
 _LISTED: Final = 8
 
 
@@ -74,6 +79,59 @@ class TraceGaps:
             if empty > _EMPTY:
                 where = name if empty >= 1 else f"the last {empty:.0%} of {name}"
                 yield f"no work of the GPU is recorded in {where}: it was cut off, or the step waits there for the CPU"
+
+
+def event_gaps(events: Sequence[GpuEvent], steps: Sequence[tuple[str, int, int]]) -> list[str]:
+    """List what tells that calls, kernels or annotations are missing from a file, in whatever order it is.
+
+    A kernel without its launch runs in a whole file only before those of its stream that have one: it was launched
+    before the profiler started. The steps of a training are alike: in seven whole traces with several of them (the
+    tests of PyTorch's profiler, HTA and TraceLens) all have the same number of kernels, and none is outside.
+
+    Parameters
+    ----------
+    events : sequence of GpuEvent
+        By start.
+    steps : sequence of (str, int, int)
+        Name, begin and end, nanoseconds, in order.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> def kernel(start, launched):
+    ...     return GpuEvent(name="k", kind="kernel", stream=7, start_ns=start, end_ns=start + 1, launched_ns=launched,
+    ...                     op_class="gemm")
+    >>> event_gaps([kernel(0, None), kernel(1, 0), kernel(2, None)], [])  # doctest: +ELLIPSIS
+    ['the launches of 1 of 3 kernels behind others that have theirs are not in it: it was cut off, or put ...']
+    """
+    found: list[str] = []
+    begun: set[int] = set()
+    lost = 0
+    for event in events:
+        if event.launched_ns is not None:
+            begun.add(event.stream)
+        elif event.stream in begun:
+            lost += 1
+    if lost:
+        found.append(
+            f"the launches of {lost:,} of {len(events):,} kernels behind others that have theirs are not in it: it was "
+            "cut off, or put together of several"
+        )
+    times = sorted(event.launched_ns for event in events if event.launched_ns is not None)
+    counts = {name: bisect_left(times, end) - bisect_left(times, begin) for name, begin, end in steps}
+    usual = median_high(counts.values()) if counts else 0
+    for name, count in counts.items():
+        if times and count < _FEW * usual:
+            found.append(f"{name} has {count:,} kernels, and others {usual:,}: the rest is not in it, or it does less")
+    outside = len(times) - sum(counts.values())
+    if counts and outside > _OUTSIDE * len(times):
+        found.append(
+            f"{outside:,} of {len(times):,} kernels were launched outside of its ProfilerSteps, and are left out"
+        )
+    return found
 
 
 def rank_gaps(traces: Sequence[RankTrace]) -> list[str]:

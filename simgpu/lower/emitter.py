@@ -23,7 +23,7 @@ from simgpu.program import (
     Wait,
 )
 from simgpu.script import Block, Use
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 
 Blocks: TypeAlias = dict[Hashable, Block | None]
 """What was written to be repeated, by key; None for what cannot stand elsewhere."""

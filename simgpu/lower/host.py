@@ -5,7 +5,7 @@ from __future__ import annotations
 from simgpu.dtypes import DType
 from simgpu.parallel.strategy import Strategy
 from simgpu.workload.architecture import Architecture
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.synthetic import SyntheticModel
 from simgpu.workload.training import Training
 

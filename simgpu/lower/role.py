@@ -18,8 +18,8 @@ from simgpu.parallel.data_parallel import DataParallelPlan
 from simgpu.parallel.messages import Message
 from simgpu.parallel.schedules import Action
 from simgpu.program import COMPUTE, Collective, Instruction
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.op import MemoryBound
-from simgpu.workload.software import HostCosts
 
 NORM_BYTES = 4  # one fp32 number
 TEMPORARIES = "optimizer temporaries"

@@ -31,9 +31,10 @@ from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import model_units
 from simgpu.workload.fp8 import kept_copy_bytes
 from simgpu.workload.frozen import trained_units
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.layer import ModelUnits
 from simgpu.workload.op import MemoryBound
-from simgpu.workload.software import HostCosts, Software
+from simgpu.workload.software import Software
 from simgpu.workload.synthetic import SyntheticModel, synthetic_units
 from simgpu.workload.training import Training
 

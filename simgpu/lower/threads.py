@@ -29,8 +29,9 @@ from simgpu.parallel.data_parallel.data_parallel_threads import coalesced
 from simgpu.parallel.data_parallel.plan import GradientStore
 from simgpu.parallel.schedules import Action
 from simgpu.program import HOST, Collective, Compute, Instruction, Issue, Recv, Role, Send
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.op import MemoryBound, Op
-from simgpu.workload.software import HostCosts, Software
+from simgpu.workload.software import Software
 from simgpu.workload.training import Training
 from simgpu.workload.unit import Unit
 

@@ -44,6 +44,8 @@ class RankTrace:
         By start. Several streams may overlap.
     steps : tuple of (str, int, int)
         ``ProfilerStep`` annotations of the CPU: name, begin, end, nanoseconds; in order.
+    gpu_steps : tuple of (str, int, int)
+        Those of the GPU, around the kernels that the CPU launched within its own.
     groups : mapping of str to str
         Process groups by name, with what the framework calls them.
     warnings : tuple of str
@@ -56,5 +58,6 @@ class RankTrace:
     device: str
     events: tuple[GpuEvent, ...]
     steps: tuple[tuple[str, int, int], ...] = ()
+    gpu_steps: tuple[tuple[str, int, int], ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import Final
 from simgpu.metrics.intervals import Interval, intersection, length, union
 from simgpu.metrics.rank_trace import GpuEvent, RankTrace
 from simgpu.metrics.trace_match import Moving
+from simgpu.metrics.trace_steps import step_windows
 
 TRACE_CLASSES: Final = (
     "compute.gemm",
@@ -61,7 +62,8 @@ def trace_breakdown(trace: RankTrace, moving: Moving, index: int) -> tuple[StepB
     """Break every step of a trace down.
 
     A step goes from the first kernel that the CPU launched within its annotation to that of the next one; the last to
-    the end of its last kernel. Without annotations, or without launches, the whole trace is one step.
+    the end of its last kernel. Without launches annotations of the GPU tell the steps, or those of the CPU by the time
+    at which kernels began (`simgpu.metrics.trace_steps`); without annotations the whole trace is one step.
 
     Parameters
     ----------
@@ -77,27 +79,7 @@ def trace_breakdown(trace: RankTrace, moving: Moving, index: int) -> tuple[StepB
         Empty where there is no GPU event.
     """
     parts = {place: moved for (number, place), moved in moving.items() if number == index}
-    return tuple(_step(trace, parts, name, *window) for name, window in _windows(trace))
-
-
-def _windows(trace: RankTrace) -> Iterator[tuple[str, Interval]]:
-    events = trace.events
-    if not events:
-        return
-    last = max(event.end_ns for event in events)
-    begun: list[tuple[int, str]] = []
-    ends: list[int] = []
-    for name, begin, end in trace.steps:
-        launched = [event for event in events if event.launched_ns is not None and begin <= event.launched_ns < end]
-        if launched:
-            begun.append((min(event.start_ns for event in launched), name))
-            ends.append(max(event.end_ns for event in launched))
-    if not begun:
-        yield "trace", (events[0].start_ns, last)
-        return
-    for (start, name), (stop, _) in zip(begun, [*begun[1:], (max(ends), "")], strict=True):
-        if stop > start:
-            yield name, (start, stop)
+    return tuple(_step(trace, parts, name, *window) for name, window in step_windows(trace))
 
 
 def _step(trace: RankTrace, parts: Mapping[int, int], name: str, start: int, stop: int) -> StepBreakdown:

@@ -14,7 +14,7 @@ from simgpu.program import Collective, Recv, Send
 from simgpu.searches.chain import Chain, Prices
 from simgpu.searches.chain_play import least_period_ns
 from simgpu.searches.chain_script import chain_steps
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 
 _NO_CPU: Final = HostCosts(forward_op_ns=0, backward_op_ns=0, collective_ns=0, launch_ns=0)
 

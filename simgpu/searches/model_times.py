@@ -19,8 +19,8 @@ from simgpu.searches.chain import Chain, Prices
 from simgpu.searches.pass_times import PassTimes, unit_times
 from simgpu.workload.families import model_units
 from simgpu.workload.frozen import trained_units
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.layer import ModelUnits
-from simgpu.workload.software import HostCosts
 from simgpu.workload.training import Training
 from simgpu.workload.unit import Exchange, Unit
 

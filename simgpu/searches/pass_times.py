@@ -8,7 +8,7 @@ from typing import NamedTuple
 from simgpu.lower.emitter import issue_costs_ns
 from simgpu.lower.segments import Segment, SegmentCompiler
 from simgpu.parallel.data_parallel.plan import GradientStore
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 from simgpu.workload.unit import Exchange, GradientReady, Join, Unit
 
 ExchangeNs = Callable[[Exchange], int]

@@ -21,7 +21,7 @@ from simgpu.program import COMPUTE
 from simgpu.timeline import Timeline
 from simgpu.what_ifs.change import CHIP, LINKS, Change, faster_device, parse_changes, with_free_axis, without_messages
 from simgpu.workload.architecture import Architecture
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 
 SHOWN: Final = 3
 MOST_REPLAYS: Final = 5

@@ -115,7 +115,7 @@ def _mlp(shard: Shard) -> Piece:
 def _residual(shard: Shard, name: str, *, bias: bool) -> Piece:
     """Bias, dropout where there is some, and residual; one kernel (r2 r2 w2, mask 1) when fused.
 
-    Unfused, the bias is in the GEMM's epilogue unless the sum over tp comes between.
+    Unfused, the bias is in the GEMM's epilogue unless the sum over tp comes between, or the code adds it itself.
     """
     stream = shard.stream_bytes
     mask = MASK * shard.own_tokens * shard.model.hidden if shard.dropout else 0
@@ -124,7 +124,7 @@ def _residual(shard: Shard, name: str, *, bias: bool) -> Piece:
         fused = MemoryBound(name=f"{name}.residual", bytes=3 * stream + mask)
         return Piece(forward=(fused,), backward=dropped, saved_bytes=mask)
     forward = []
-    if bias and shard.tp > 1:
+    if bias and (shard.tp > 1 or shard.software.residual_bias_kernel):
         forward.append(MemoryBound(name=f"{name}.bias", bytes=2 * stream))
     if mask:
         forward.append(MemoryBound(name=f"{name}.dropout", bytes=2 * stream + mask))

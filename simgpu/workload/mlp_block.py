@@ -35,7 +35,16 @@ def mlp_piece(shard: Shard, *, exchange: bool = True) -> Piece:
     down = row_parallel(
         shard, "mlp.down", inputs=shard.ffn, total_inputs=model.ffn, bias=model.mlp_bias, exchange=exchange
     )
-    return Piece.chain((up, activation(shard, f"mlp.{model.mlp}", model.mlp, shard.tokens * shard.ffn), down))
+    act = activation(shard, f"mlp.{model.mlp}", model.mlp, shard.tokens * shard.ffn)
+    return Piece.chain((up, *_bias(shard), act, down))
+
+
+def _bias(shard: Shard) -> tuple[Piece, ...]:
+    """Return the sum of projection and bias where a kernel of its own makes it, 2E B; its gradient is the sum's."""
+    if not (shard.software.activation_bias_kernel and shard.model.mlp_bias):
+        return ()
+    moved = 2 * shard.element * shard.tokens * shard.up
+    return (Piece(forward=(MemoryBound(name="mlp.bias", bytes=moved),)),)
 
 
 def activation(shard: Shard, name: str, kind: str, elements: int) -> Piece:

@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from simgpu.workload.host_costs import HostCosts
+
 OptimizerKernels = Literal["fused", "foreach", "for_loop", "megatron"]
 Fp8Scaling = Literal["current", "delayed"]
+Fusion = Literal["bias_activation", "bias_dropout", "rope", "gradient_accumulation"]
 ScoresSoftmax = Literal["fused", "half", "fp32"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCosts:
-    """CPU time to issue GPU work.
-
-    What was measured of each is in ``benchmarks/host_costs.csv``; ``benchmarks/host.py`` compares it with these, and
-    with profiler traces of training.
-
-    Parameters
-    ----------
-    forward_op_ns : int, nanoseconds
-        One kernel issued by forward code: Python, dispatcher, autograd record and launch. Training code on an A100 node
-        launches one every 20 us (median of 3,580: facebookresearch/HolisticTraceAnalysis
-        tests/data/negative_queue_length_values_check). A loop over one tiny matmul, without modules or autograd, takes
-        11-18 us on an H100 node (NVIDIA/dgxc-benchmarking microbenchmarks/cpu_overhead).
-    backward_op_ns : int, nanoseconds
-        One kernel issued by the autograd engine: the backward of one tiny matmul on A100 is 4 kernels in 136 us
-        (pytorch/pytorch#157407), of which 27 us are the call of ``backward`` (pytorch/pytorch#44484).
-    collective_ns : int, nanoseconds
-        One collective or message: process group, events between the streams, NCCL's enqueue and launch. An all-reduce
-        of DDP takes 42 us (median of 25, V100 node: facebookresearch/HolisticTraceAnalysis
-        tests/data/ns_resolution_trace).
-    launch_ns : int, nanoseconds
-        A bare CUDA launch, as further kernels of one op need: 4.0 us (median of 5,240 in the first trace).
-    cuda_graphs : bool
-        The step is replayed from CUDA graphs: every kernel costs ``graph_node_ns`` instead.
-    graph_node_ns : int, nanoseconds
-        One kernel of a replayed graph: 80 small ones take 70 us (JuliaGPU/CUDA.jl docs/src/usage/graphs.md).
-    launch_blocking : bool
-        CUDA_LAUNCH_BLOCKING=1: the CPU waits for each kernel before it issues the next.
-
-    Examples
-    --------
-    >>> HostCosts().forward_op_ns
-    20000
-    """
-
-    forward_op_ns: int = 20_000
-    backward_op_ns: int = 27_000
-    collective_ns: int = 42_000
-    launch_ns: int = 4_000
-    cuda_graphs: bool = False
-    graph_node_ns: int = 875
-    launch_blocking: bool = False
-
-    @property
-    def free(self) -> bool:
-        """Issuing costs nothing and waits for nothing: the GPU never waits for the CPU."""
-        issued = (self.forward_op_ns, self.backward_op_ns, self.collective_ns, self.launch_ns)
-        costs = (self.graph_node_ns,) if self.cuda_graphs else issued
-        return not self.launch_blocking and not any(costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +34,14 @@ class Software:
         RMSNorm is one kernel; otherwise a chain of elementwise kernels in fp32. LayerNorm always is one kernel.
     fused_bias_activation : bool
         Bias and GeLU are one kernel; otherwise tanh-GeLU is a chain of elementwise kernels.
+    activation_bias_kernel : bool
+        The bias of the up projection is added by a kernel of its own, and GeLU is PyTorch's one kernel (Megatron's
+        --no-bias-gelu-fusion and --no-bias-swiglu-fusion: NVIDIA/Megatron-LM megatron/core/transformer/mlp.py).
     fused_bias_dropout_residual : bool
         Bias, dropout and residual are one kernel; otherwise up to three.
+    residual_bias_kernel : bool
+        Then the bias is always a kernel of its own; otherwise it is in the GEMM's epilogue, unless the sum over ``tp``
+        comes between.
     fused_rope : bool
         Rotary embedding of query and key is one kernel; otherwise products, a rotated copy and a sum.
     fused_swiglu : bool
@@ -146,6 +103,8 @@ class Software:
     fused_wgrad_accumulation: bool
     optimizer: OptimizerKernels
     bias_kernel: bool = False
+    activation_bias_kernel: bool = False
+    residual_bias_kernel: bool = False
     async_dgrad_reduce: bool = True
     attention_kernel: str = ""
     dropout: float = 0.0
@@ -157,7 +116,43 @@ class Software:
     reentrant_checkpoint: bool = True
     sequence_first: bool = False
     dummy_gradients: bool = False
-    host: HostCosts = HostCosts()
+    host: HostCosts = field(default_factory=HostCosts)
+
+    def without(self, *fusions: Fusion) -> Software:
+        """Return this generation without some of its fusions, as Megatron's ``--no-*-fusion`` switch them off.
+
+        Parameters
+        ----------
+        fusions : str
+            ``bias_activation``, ``bias_dropout``, ``rope``, ``gradient_accumulation``.
+
+        Returns
+        -------
+        Software
+            The same where none of them is one kernel here.
+
+        References
+        ----------
+        NVIDIA/Megatron-LM megatron/core/transformer/mlp.py, fusions/fused_bias_dropout.py (bias_dropout_add_unfused),
+        models/common/embeddings/rope_utils.py, tensor_parallel/layers.py.
+
+        Examples
+        --------
+        >>> PRESETS["te"].without("rope").fused_rope, PRESETS["eager"].without("rope") == PRESETS["eager"]
+        (False, True)
+        """
+        changes: dict[str, bool] = {}
+        for fusion in fusions:
+            if fusion == "bias_activation":
+                changes |= {"fused_swiglu": False, "activation_bias_kernel": self.fused_bias_activation}
+            elif fusion == "gradient_accumulation":
+                changes["fused_wgrad_accumulation"] = False
+            elif fusion == "bias_dropout":
+                fused = self.fused_bias_dropout_residual
+                changes |= {"fused_bias_dropout_residual": False, "residual_bias_kernel": fused}
+            else:
+                changes["fused_rope"] = False
+        return replace(self, **changes)  # type: ignore[arg-type]
 
 
 # Plain PyTorch modules with attn_implementation="eager": huggingface/transformers models/{gpt2,llama}/modeling_*.py,

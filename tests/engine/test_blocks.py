@@ -15,7 +15,7 @@ from simgpu.lower.perturbation import perturbed
 from simgpu.pricing import lower_case, op_prices
 from simgpu.program import Disturbance
 from simgpu.script import Script
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 from tests.programs import all_reduce, cost, program, reduce_key, role, works
 from tests.strategies import case_of, scenarios
 

@@ -14,7 +14,7 @@ from simgpu.lower.emitter import Emitter
 from simgpu.lower.perturbation import Perturbation, perturbed
 from simgpu.pricing import lower_case, op_prices
 from simgpu.program import Disturbance
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 from tests.engine.test_blocks import PIPELINE, program_of, same, written_out
 from tests.programs import all_reduce, cost, program, reduce_key, role, works
 from tests.strategies import case_of, scenarios

@@ -125,6 +125,7 @@ def test_megatron(export: Export) -> None:
         "tp": 2,
         "pp": 2,
         "virtual_stages": 2,
+        "overlap_p2p": True,
         "sequence_parallel": True,
         "data_parallel": "distributed_optimizer",
     }
@@ -153,7 +154,6 @@ def test_megatron(export: Export) -> None:
     }  # fmt: skip
     assert {name: value(folder / "launch.sh", name) for name in expected} == expected
     for flag in (
-        "--no-overlap-p2p-communication",
         "--overlap-grad-reduce",
         "--sequence-parallel",
         "--bf16",
@@ -271,6 +271,7 @@ def test_bash_runs_the_script(export: Export, form: str, tmp_path: Path) -> None
         ("torchrun", {"training": {"lora": {"rank": 8}}}, "training.lora"),
         ("accelerate", {"parallel": {"tp": 2}}, "parallel.tp = 2: goes together with FSDP 2 only"),
         ("megatron", {"parallel": {"pp": 2, "schedule": "zbh1"}}, "parallel.schedule = zbh1: is no schedule"),
+        ("megatron", {"parallel": {"pp": 2, "virtual_stages": 2}}, "parallel.overlap_p2p = false: with virtual stages"),
         ("megatron", {"ddp": {"bucket_cap_mb": 10}, "training": {"param_dtype": "bf16", "master_dtype": "fp32"}},
          "ddp.bucket_cap_mb = 10"),
         ("megatron", {"model": {"parallel_residual": True}}, "model.parallel_residual = true: has no argument"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simgpu.io.foreign.fsdp_options import CHECKPOINTING
 from tests.imports.reading import read, values_of
 
 DEEPSPEED = {
@@ -88,7 +89,7 @@ ACCELERATE = {
             "fsdp.backward_prefetch": "backward_post",
             "fsdp.forward_prefetch": True,
             "fsdp.cpu_offload": True,
-            "training.recompute": "full",
+            CHECKPOINTING: True,
         },
     ),
     "FSDP 2 with axes": (

@@ -86,9 +86,15 @@ FILES: Final = {
         "bf16": True, "optim": "adamw_torch", "flash_attn": "fa2", "quantization_bit": 4, "freeze_vision_tower": True,
         "disable_gradient_checkpointing": False, "enable_liger_kernel": False, "ddp_timeout": 1, "use_unsloth": False,
     })),
+    "ms-swift": ("swift.yaml", json.dumps({
+        "model": "Qwen/Qwen2.5-7B", "tuner_type": "lora", "lora_rank": 8, "target_modules": ["q_proj", "v_proj"],
+        "torch_dtype": "bfloat16", "per_device_train_batch_size": 2, "deepspeed": "zero2", "max_length": 1024,
+        "gradient_checkpointing": True, "quant_bits": 4, "attn_impl": "flash_attn", "lora_alpha": 16, "num_labels": 1,
+        "freeze_parameters_ratio": 0.0, "zero_hpz_partition_size": 1, "sequence_parallel_size": 1, "use_dora": False,
+    })),
     "trainer": ("args.json", json.dumps({
         "model_name_or_path": "meta-llama/Llama-2-7b-hf", "per_device_train_batch_size": 4, "bf16": True, "fp16": False,
-        "gradient_checkpointing": True, "gradient_accumulation_steps": 2, "optim": "adamw_torch_fused", "tf32": False,
+        "gradient_checkpointing": False, "gradient_accumulation_steps": 2, "optim": "adamw_torch_fused", "tf32": False,
         "fsdp": "full_shard auto_wrap", "fsdp_config": {"version": 2, "activation_checkpointing": True}, "use_peft": True,
         "lora_r": 8, "lora_target_modules": ["q_proj"], "model_max_length": 512, "ddp_bucket_cap_mb": 25,
         "attn_implementation": "sdpa", "torch_compile": False, "load_in_4bit": False, "ddp_find_unused_parameters": False,

@@ -51,7 +51,7 @@ LAUNCH_LINES = {
         'python -m torch.distributed.run --nproc_per_node 8 --nnodes $NODES sft.py "${ARGS[@]}" --bf16\n',
         {
             "training.micro_batch_size": 4,
-            "training.lora": {"rank": 8, "targets": ["all-linear"]},
+            "training.lora": {"rank": 8},
             "training.precision": "bf16",
         },
     ),

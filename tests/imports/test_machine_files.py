@@ -159,3 +159,28 @@ def test_broken_toml_says_so_and_where(tmp_path: Path, text: str, told: str) -> 
     with pytest.raises(ScenarioError) as caught:
         read(tmp_path, text, ".toml")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("up", "absent"),
+    [(4, ["nic1", "nic3", "nic5", "nic7"]), (6, ["nic3", "nic7"]), (1, [f"nic{at}" for at in range(1, 8)]), (8, [])],
+)
+def test_nics_beyond_the_active_ports_have_no_links(tmp_path: Path, up: int, absent: list[str]) -> None:
+    ibstat, hosts = tmp_path / "ibstat.txt", tmp_path / "hostfile"
+    ibstat.write_text(adapters(*[("Active", 200)] * up))
+    hosts.write_text("a slots=8\nb slots=8\n")
+    run = import_run([ibstat, hosts], ANSWERS)
+    links = run.data.get("perturb", {}).get("links", [])
+    assert [entry["link"] for entry in links] == [f"node*/{name}<->*" for name in absent]
+    cluster = load_scenario(run.data).cases[0].cluster
+    assert len({cluster.nearest_nic(rank) for rank in range(16)}) == up
+    assert "perturb" not in import_run([ibstat], ANSWERS).data  # one node has no network
+
+
+def test_more_ports_than_nics_are_said(tmp_path: Path) -> None:
+    ibstat, hosts = tmp_path / "ibstat.txt", tmp_path / "hostfile"
+    ibstat.write_text(adapters(*[("Active", 200)] * 10))
+    hosts.write_text("a slots=8\nb slots=8\n")
+    run = import_run([ibstat, hosts], ANSWERS)
+    assert "perturb" not in run.data
+    assert any("10 active ports, and a node of dgx-a100 has 8 NICs, which are simulated" in note for note in run.notes)

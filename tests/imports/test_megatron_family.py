@@ -84,7 +84,11 @@ EXPECTED = {
         "training.precision": "bf16",
         "training.recompute": "full",
         "training.dropout": 0.0,
-        "software": {"preset": "megatron-2023", "optimizer": "fused"},
+        "software": {
+            "preset": "megatron-2023",
+            "optimizer": "fused",
+            "unfused": ["bias_activation", "bias_dropout"],
+        },
     },
     "titan.toml": {
         "model": "llama-3-8b",
@@ -100,7 +104,7 @@ EXPECTED = {
         "training.micro_batch_size": 2,
         "training.global_batch_size": 64,
         "training.recompute": "full",
-        "training.recompute_layers": 2,  # every fourth of 8 layers on a rank
+        "training.recompute_layers": 1,  # every fourth of 8 layers on a rank
         "training.reduce_dtype": "fp32",
         "software": "compile",
     },

@@ -22,7 +22,8 @@ FIELDS = {
         "model.layers": 61, "model.hidden": 7168, "model.heads": 128, "model.kv_lora_rank": 512, "model.experts": 256,
         "model.experts_per_token": 8, "model.dense_layers": 3, "model.shared_ffn": 2048, "model.vocab": 129280,
         "training.micro_batch_size": 4, "training.global_batch_size": 2048, "training.grad_dtype": "bf16",
-        "parallel.ep": 8, "software": {"preset": "te", "cross_entropy": "chain"},
+        "parallel.ep": 8,
+        "software": {"preset": "te", "unfused": ["gradient_accumulation"], "cross_entropy": "chain"},
     },
     "megatron-args/mlm-llama3-8b-megatron-fsdp.args": {
         "model.layers": 32, "model.kv_heads": 8, "model.ffn": 14336, "model.vocab": 128256,

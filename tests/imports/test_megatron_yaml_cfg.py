@@ -51,7 +51,7 @@ def test_values_of_the_blocks_and_of_the_outside(tmp_path: Path) -> None:
         "training.dropout": 0.0, "parallel.tp": 2, "parallel.pp": 4, "parallel.sequence_parallel": True,
         "parallel.virtual_stages": 2, "parallel.overlap_p2p": True,
         "parallel.data_parallel": "distributed_optimizer", "distributed_optimizer.overlap_grad_reduce": True,
-        "software": {"preset": "te", "cross_entropy": "chain"},
+        "software": {"preset": "te", "unfused": ["bias_dropout"], "cross_entropy": "chain"},
     }  # fmt: skip
     reading = read(tmp_path, CONFIG, ".yaml")
     assert values_of(reading, expected) == expected

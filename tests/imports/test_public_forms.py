@@ -186,7 +186,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "ft.yaml", "max_seq_len: 4096\nglobal_train_batch_size: 64\ndevice_train_microbatch_size: auto\n"
         "precision: amp_bf16\noptimizer: {name: decoupled_adamw}\nmodel: {name: hf_causal_lm,\n"
         "  pretrained_model_name_or_path: meta-llama/Llama-2-7b-hf, peft_config: {peft_type: LORA, r: 16}}\n",
-        {"training.lora": {"rank": 16, "targets": ["all-linear"]}, "training.micro_batch_size": 8},
+        {"training.lora": {"rank": 16, "targets": ["q_proj", "v_proj"]}, "training.micro_batch_size": 8},
     ),
 }  # fmt: skip
 

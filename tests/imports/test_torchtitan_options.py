@@ -9,7 +9,7 @@ import pytest
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign import torchtitan_keys
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.torchtitan_pipeline import spread_layers
+from simgpu.io.foreign.torchtitan_pipeline import behind_first, spread_layers
 from tests.imports.reading import read
 
 JOB = (
@@ -106,3 +106,39 @@ def test_what_is_not_simulated_is_said(tmp_path: Path) -> None:
 
 def test_the_list_has_names_and_no_patterns() -> None:
     assert [name for name in torchtitan_keys.IDLE if "*" in name] == []
+
+
+OLD = (
+    "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nbatch_size = {batch}\n[{table}]\n"
+    "pipeline_parallel_degree = {pp}\n{more}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "pp", "batch", "more", "layers", "pieces"),
+    [
+        ("experimental", 3, 12, "", [10, 11, 11], 3),  # 32 = 3 * 10 + 2, behind the first stage
+        ("experimental", 4, 8, "", None, 4),  # 8 each
+        ("experimental", 3, 12, "pipeline_parallel_schedule = 'Interleaved1F1B'", [5, 6, 6, 5, 5, 5], 6),  # one per stage
+        ("experimental", 2, 8, "pipeline_parallel_schedule = '1F1B'\npipeline_parallel_microbatches = 4", None, 4),
+        ("experimental", 2, 6, "pipeline_parallel_split_points = ['layers.8', 'layers.16', 'layers.24']\n"
+         "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_microbatches = 6", [8, 8, 8, 8], 6),
+        ("parallelism", 3, 6, "pipeline_parallel_microbatches = 6", [10, 11, 11], 6),  # February to April 2025
+        ("parallelism", 3, 6, "", [11, 11, 10], 6),  # today: 34 over 3, the ends with one less
+        ("parallelism", 3, 6, "pipeline_parallel_microbatch_size = 2", [11, 11, 10], 3),
+    ],
+)  # fmt: skip
+def test_the_pipeline_of_a_file_with_the_names_of_its_time(
+    tmp_path: Path, table: str, pp: int, batch: int, more: str, layers: list[int] | None, pieces: int
+) -> None:
+    settings = read(tmp_path, OLD.format(batch=batch, table=table, pp=pp, more=more), ".toml").settings
+    assert settings.get("parallel.layers_per_stage") == layers
+    assert (settings["training.micro_batch_size"], settings["training.gradient_accumulation"]) == (
+        batch // pieces, pieces
+    )  # fmt: skip
+
+
+def test_more_stages_than_layers_are_refused_as_they_were(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="pipeline_parallel_degree = 40: makes 40 stages of 32 layers"):
+        read(tmp_path, OLD.format(batch=40, table="experimental", pp=40, more=""), ".toml")
+    assert behind_first(80, 4) == [20] * 4

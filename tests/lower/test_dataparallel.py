@@ -14,7 +14,7 @@ from simgpu.errors import ScenarioError
 from simgpu.fold import fold
 from simgpu.lower.threads import Ledger
 from simgpu.program import HOST, Collective, Compute, Issue
-from simgpu.workload.software import HostCosts
+from simgpu.workload.host_costs import HostCosts
 from tests.lower.tiny import ALL, TOKENS, program, roles, tiny
 
 GPUS = 2

@@ -6,14 +6,16 @@ Names and defaults: huggingface/accelerate ``src/accelerate/commands/config/conf
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.device_filters import hostfile, included, remaining
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import MIXED
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.user_path import user_path
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
@@ -72,12 +74,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and ("distributed_type" in data or "compute_environment" in data)
 
 
-def read_accelerate(path: Path) -> Reading:
+def read_accelerate(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     r"""Read an Accelerate configuration.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def read_accelerate(path: Path) -> Reading:
     >>> reading.gpus, dict(reading.settings)
     (2, {'training.precision': 'bf16', 'parallel.data_parallel': 'ddp'})
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(overridden(path, over))
     if "sagemaker" in (ledger.text("compute_environment") or "").lower():
         ledger.refuse("compute_environment", "starts a job on machines that the file does not describe")
     kind = (ledger.text("distributed_type") or "no").lower()
@@ -123,7 +127,7 @@ def read_accelerate(path: Path) -> Reading:
     elif kind == "tp":  # of Accelerate 1.3 to 1.9
         settings["parallel.tp"] = ledger.integer("tp_config.tp_size", least=1)
     elif kind == "fsdp":
-        settings |= read_fsdp(ledger, "fsdp_config")
+        settings |= read_fsdp(ledger, "fsdp_config", launched=True)
     elif kind == "deepspeed":
         settings |= _deepspeed(ledger)
         gpus, settings["cluster.nodes"] = _filtered(ledger, path.parent, gpus, settings["cluster.nodes"])

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from simgpu.io.foreign.ledger import Ledger
 
 LORA_RANK: Final = 16  # huggingface/trl trl/trainer/model_config.py, lora_r
+_OWN_RANK: Final = 64  # haotian-liu/LLaVA llava/train/train.py and QwenLM/Qwen finetune.py, lora_r
 _ADAPTED: Final = ("use_peft", "use_lora", "lora_enable")  # Transformers' examples, others, LLaVA
+_CHOOSING: Final = {
+    "lora_enable": "haotian-liu/LLaVA llava/train/train.py", "use_lora": "QwenLM/Qwen finetune.py",
+}  # fmt: skip
+"""Flags of scripts that name the adapted layers in their own code."""
+_ALL: Final = ("all", "all-linear", "all_linear")
+_PATHS: Final = {
+    **{f"{part}_proj": f"self_attn.{part}_proj" for part in "qkvo"},
+    **{f"{part}_proj": f"mlp.{part}_proj" for part in ("gate", "up", "down")},
+}
+"""Where a decoder block of huggingface/transformers has its linear layers."""
+_TOPS: Final = ("model.layers.0.", "model.language_model.layers.0.", "language_model.model.layers.0.", "layers.0.")
+_QKV: Final = ("q_proj", "k_proj", "v_proj")
+_FUSED: Final = {
+    **dict.fromkeys(("c_attn", "query_key_value", "qkv_proj", "Wqkv", "attn_qkv"), _QKV),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+}
+_ALIASES: Final = {
+    **_FUSED,
+    **dict.fromkeys(("query", "q", "wq", "query_proj", "q_lin"), ("q_proj",)),
+    **dict.fromkeys(("key", "k", "wk", "key_proj", "k_lin"), ("k_proj",)),
+    **dict.fromkeys(("value", "v", "wv", "value_proj", "v_lin"), ("v_proj",)),
+    **dict.fromkeys(("output_proj", "out_proj", "o", "wo", "out_lin"), ("o_proj",)),
+    "c_proj": ("o_proj", "down_proj"),
+    "w1": ("gate_proj",),
+    **dict.fromkeys(("w3", "fc1", "fc_in", "c_fc", "dense_h_to_4h", "lin1"), ("up_proj",)),
+    **dict.fromkeys(("w2", "fc2", "fc_out", "dense_4h_to_h", "lin2"), ("down_proj",)),
+}
+"""Projections in the linear layers of other models, by the layers' names there."""
 _QUANTIZED: Final = ("", "model_init_kwargs.quantization_config.")
 
 
@@ -24,6 +55,7 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     Returns
     -------
     dict
+        Adapters without ``targets`` are on the layers that PEFT takes by default for the model's type.
 
     Examples
     --------
@@ -35,12 +67,15 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     rank = ledger.integer(f"{at}lora_rank", least=1) or ledger.integer(f"{at}lora_r", least=1)
     given = [flag for name in _ADAPTED if (flag := ledger.flag(f"{at}{name}")) is not None]
     wanted = given[0] if given else None
-    targets = ledger.names(f"{at}lora_target_modules") or ledger.names(f"{at}lora_target")
+    own = ledger.flag(f"{at}{_ADAPTED[0]}") is not None
+    key = f"{at}lora_target_modules" if ledger.names(f"{at}lora_target_modules") else f"{at}lora_target"
+    targets = ledger.names(key)
     if rank is None and wanted:
-        rank = LORA_RANK
-        ledger.note(f"the rank of the adapters is not given: {LORA_RANK}, TRL's default")
+        rank, whose = (_OWN_RANK, "that of LLaVA's and Qwen's scripts") if not own else (LORA_RANK, "TRL's default")
+        ledger.note(f"the rank of the adapters is not given: {rank}, {whose}")
     if rank is not None and wanted is not False:
-        settings["training.lora"] = {"rank": rank, **adapter_targets(ledger, targets)}
+        kept = adapter_targets(ledger, key, targets) or _by_script(ledger, at)
+        settings["training.lora"] = {"rank": rank, **kept}
     bits = ledger.integer(f"{at}quantization_bit") or _bits(ledger, at)
     if bits:
         quantized(ledger, bits)
@@ -48,17 +83,82 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     return settings
 
 
-def adapter_targets(ledger: Ledger, targets: list[str]) -> dict[str, list[str]]:
-    """Return the projections that get adapters, as a scenario names them; those it does not know are said."""
-    if not targets or any(name.lower() in ("all", "all-linear", "all_linear") for name in targets):
+def adapter_targets(ledger: Ledger, key: str, names: Sequence[str]) -> dict[str, list[str]]:
+    r"""Return the projections that get adapters, as a scenario names them; those it does not know are said.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    key : str
+        Where the names stand, for messages.
+    names : sequence of str
+        As the program names modules: whole, or as one regular expression over their paths.
+
+    Returns
+    -------
+    dict
+        Nothing where there is no name: PEFT then takes its default for the model's type.
+
+    Raises
+    ------
+    ScenarioError
+        When none of them is simulated.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> ledger = Ledger(Document(source="x", data={}))
+    >>> for names in (["q_proj", "wo", "lm_head"], ["c_attn"], [r".*attn\.(q|v)_proj"], ["all-linear"], []):
+    ...     adapter_targets(ledger, "targets", names)
+    {'targets': ['q_proj', 'o_proj']}
+    {'targets': ['q_proj', 'k_proj', 'v_proj']}
+    {'targets': ['q_proj', 'v_proj']}
+    {'targets': ['all-linear']}
+    {}
+    """
+    if not names:
+        return {}
+    if any(name.lower() in _ALL for name in names):
         return {"targets": ["all-linear"]}
-    known = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    aliases = {"output_proj": "o_proj", "w1": "gate_proj", "w3": "up_proj", "w2": "down_proj", "wq": "q_proj"}
-    names = [aliases.get(name, name) for name in targets]
-    other = [name for name in names if name not in known]
+    found: list[str] = []
+    other: list[str] = []
+    for name in names:
+        projections = _projections(name)
+        found += projections
+        other += [] if projections else [name]
+    if not found:
+        allowed = f"{', '.join(_PATHS)}, all-linear, or names of other models for these"
+        ledger.refuse(key, f"names no projection that is simulated: {', '.join(other)}", allowed=allowed)
     if other:
         ledger.note(f"adapters on {', '.join(other)} are not simulated")
-    return {"targets": [name for name in names if name in known] or ["all-linear"]}
+    fused = [name for name in names if name.rpartition(".")[2] in _FUSED]
+    if fused:
+        ledger.note(f"the adapter on {', '.join(fused)} is simulated as one on each projection in it")
+    return {"targets": list(dict.fromkeys(found))}
+
+
+def _projections(name: str) -> list[str]:
+    last = name.rpartition(".")[2]
+    if _is_pattern(name):
+        try:
+            pattern = re.compile(name)
+        except re.error:
+            return []
+        return [one for one, path in _PATHS.items() if any(pattern.fullmatch(f"{top}{path}") for top in _TOPS)]
+    return [last] if last in _PATHS else list(_ALIASES.get(last, ()))
+
+
+def _is_pattern(name: str) -> bool:
+    return bool(re.search(r"[\\|*+()\[\]^$?]", name))
+
+
+def _by_script(ledger: Ledger, at: str) -> dict[str, list[str]]:
+    """Return the projections of scripts that choose them in their own code; other ones leave them to PEFT."""
+    for flag, script in _CHOOSING.items():
+        if ledger.flag(f"{at}{flag}"):
+            ledger.note(f"{flag} without targets: adapters on all linear layers, as {script} has them")
+            return {"targets": ["all-linear"]}
+    return {}
 
 
 def quantized(ledger: Ledger, bits: int) -> None:

@@ -5,13 +5,15 @@ Names and defaults: axolotl-ai-cloud/axolotl ``src/axolotl/utils/schemas/{config
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.axolotl_keys import IDLE, PRICED
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import trainer_settings
 
@@ -32,12 +34,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and "base_model" in data
 
 
-def read_axolotl(path: Path) -> Reading:
+def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     r"""Read an Axolotl configuration.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -59,7 +63,7 @@ def read_axolotl(path: Path) -> Reading:
     >>> fields["training.precision"], fields["training.lora"]
     ('bf16', {'rank': 32, 'targets': ['all-linear']})
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(overridden(path, over))
     if ledger.get("rl") is not None:
         ledger.refuse("rl", "is not simulated: its step is more than one model's training")
     _vague(ledger)
@@ -136,7 +140,12 @@ def _adapter(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     cast = ledger.flag("peft_autocast_adapter_dtype") is not False
     settings: dict[str, Any] = {} if cast else _loaded(precision)
     if ledger.flag("lora_target_linear"):
-        settings["training.lora"] = {"rank": rank, "targets": ["all-linear"]}
+        return settings | {"training.lora": {"rank": rank, "targets": ["all-linear"]}}
+    if not ledger.names("lora_target_modules"):
+        if ledger.names("lora_target_parameters"):
+            ledger.refuse("lora_target_parameters", "is not simulated: adapters on the weights of experts")
+        problem = "is missing: PEFT: No `target_modules` passed but also no `target_parameters` found"
+        ledger.refuse("lora_target_modules", problem, fix="write it, or lora_target_linear: true")
     return settings
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from simgpu.io.foreign.ledger import AUTO, Ledger
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.typed_values import AUTO
 
 MICRO: Final = "train_micro_batch_size_per_gpu"
 STEPS: Final = "gradient_accumulation_steps"

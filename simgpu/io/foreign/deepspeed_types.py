@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from simgpu.io.foreign.ledger import AUTO, Ledger
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.typed_values import AUTO
 
 _BLOCKS: Final = (
     "zero_optimization", "zero_optimization.offload_param", "zero_optimization.offload_optimizer", "bf16", "bfloat16",

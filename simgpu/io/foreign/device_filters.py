@@ -1,4 +1,4 @@
-"""DeepSpeed's hostfiles, and its filters of their GPUs: ``worker-0:0,2@worker-1``, of --include and --exclude.
+"""DeepSpeed's filters of the GPUs in its hostfile: ``worker-0:0,2@worker-1``, of --include and --exclude.
 
 Grammar: deepspeedai/DeepSpeed ``deepspeed/launcher/runner.py`` (fetch_hostfile, parse_resource_filter).
 """
@@ -8,25 +8,55 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from simgpu.io.text_file import read_text
+from simgpu.io.foreign.host_list import read_hostfile
 from simgpu.io.user_path import is_readable
-
-_SLOTS: Final = re.compile(r"^\s*([^\s#]+)\s+slots\s*=\s*(\d{1,9})", re.MULTILINE)
 
 
 def hostfile(path: Path) -> dict[str, int]:
     """Return the GPUs of each host of a hostfile; none where there is no such file.
+
+    Raises
+    ------
+    ScenarioError
+        For a line that is no host.
 
     Examples
     --------
     >>> hostfile(Path("absent"))
     {}
     """
-    if not is_readable(path):
-        return {}
-    return {host: int(slots) for host, slots in _SLOTS.findall(read_text(path, path.name))}
+    return read_hostfile(path) if is_readable(path) else {}
+
+
+def filled(hosts: Mapping[str, int], tasks: int | None) -> tuple[int | None, int | None]:
+    """Return how many processes MPI starts on how many of the hosts: slot by slot, in the order of the file.
+
+    Parameters
+    ----------
+    hosts : mapping of str to int
+        Slots by host.
+    tasks : int or None
+        Of ``-np``; all slots where it is left out.
+
+    Returns
+    -------
+    (int or None, int or None)
+        Processes and hosts; None for hosts where nothing tells, or where processes outnumber the slots.
+
+    Examples
+    --------
+    >>> filled({"a": 8, "b": 8, "c": 8}, 16), filled({"a": 8, "b": 8}, None), filled({}, 4)
+    ((16, 2), (16, 2), (4, None))
+    """
+    if tasks is None:
+        return (sum(hosts.values()), len(hosts)) if hosts else (None, None)
+    left = tasks
+    for count, slots in enumerate(hosts.values(), start=1):
+        left -= slots
+        if left <= 0:
+            return tasks, count
+    return tasks, None
 
 
 def included(text: str, hosts: Mapping[str, int] | None = None) -> tuple[int | None, int]:

@@ -33,11 +33,17 @@ class Document:
     data : dict
     lines : mapping of str to int
         One-based line of each key of the outermost mapping.
+    notes : tuple of str
+        What a reader of the scenario should know.
+    set_by : mapping of str to str
+        Who else sets a value, by its dotted key.
     """
 
     source: str
     data: dict[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    set_by: Mapping[str, str] = field(default_factory=dict)
 
     def interpolated(self) -> Document:
         """Return the document with what its values take from each other in place (``${a.b}``)."""

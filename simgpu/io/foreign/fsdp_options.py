@@ -17,6 +17,8 @@ from simgpu.io.foreign.reading import Reading
 KIND: Final = "fsdp-config"
 FILE: Final = "fsdp_config_file"
 """Key in ``open`` of a file of options that Trainer's ``--fsdp_config`` names."""
+CHECKPOINTING: Final = "fsdp.activation_checkpointing"
+"""Field of a reading, and of no scenario: FSDP recomputes blocks by itself, beside what Trainer's own argument does."""
 _READ: Final = (
     "version", "sharding_strategy", "reshard_after_forward", "backward_prefetch", "backward_prefetch_policy",
     "forward_prefetch", "limit_all_gathers", "offload_params", "cpu_offload", "activation_checkpointing",
@@ -27,6 +29,8 @@ _STRATEGIES: Final = {
     "hybrid_shard": ("hsdp", True), "hybrid_shard_zero2": ("hsdp", False),
     "1": ("fsdp1", True), "2": ("fsdp1", False), "3": ("ddp", False), "4": ("hsdp", True), "5": ("hsdp", False),
 }  # fmt: skip
+_ONLY_FIRST: Final = ("hybrid_shard", "no_shard")
+"""huggingface/transformers src/transformers/training_args.py, _apply_legacy_fsdp_to_config."""
 _PREFETCH: Final = {
     "backward_pre": "backward_pre", "backward_post": "backward_post", "no_prefetch": "no_prefetch",
     "none": "no_prefetch",
@@ -78,7 +82,9 @@ def read_fsdp_file(path: Path) -> Reading:
     return Reading(source=path.name, kind=KIND, settings={}, used=tuple(data), options=data)
 
 
-def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strategy: str | None = None) -> dict[str, Any]:
+def read_fsdp(
+    ledger: Ledger, block: str, *, version: int | None = None, strategy: str | None = None, launched: bool = False
+) -> dict[str, Any]:
     """Read a block of FSDP options.
 
     Parameters
@@ -90,11 +96,14 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
         1 or 2 where it is given elsewhere; 1 when nobody says.
     strategy : str, optional
         The sharding strategy where it is given elsewhere.
+    launched : bool
+        Whether Accelerate's launcher hands the options on.
 
     Returns
     -------
     dict
-        Scenario fields. ``hsdp`` stands for sharding within a node, however many nodes there are.
+        Scenario fields. ``hsdp`` stands for sharding within a node, however many nodes there are;
+        `CHECKPOINTING` for recomputation that FSDP asks for.
 
     Raises
     ------
@@ -119,9 +128,14 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
         return forms[prefixed]
 
     version = ledger.integer(spelled("version"), least=1) or version or 1
+    if version == 2 and strategy in _ONLY_FIRST:
+        problem = f"Trainer: `fsdp={strategy}` is only available with FSDP1"
+        ledger.refuse(spelled("version"), problem, fix="set the version to 1, or take full_shard or shard_grad_op")
     kind, whole = ("fsdp1" if version == 1 else "fsdp"), True
     word = ledger.text(spelled("sharding_strategy"))
     reshard = ledger.text(spelled("reshard_after_forward"))
+    if launched:
+        word, reshard = _handed_on(ledger, (spelled("sharding_strategy"), spelled("reshard_after_forward")), version)
     if reshard is not None and reshard.lower() in _STRATEGIES:  # newer name of the strategy
         word, reshard = word or reshard, None
     word = word or strategy
@@ -155,7 +169,7 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
         settings["fsdp.no_sync"] = True  # Accelerator.accumulate and Trainer wrap all micro-batches but the last in it
         settings["fsdp.cpu_offload"] = True if offload is not None else None
     if ledger.flag(spelled("activation_checkpointing")):
-        settings["training.recompute"] = "full"
+        settings[CHECKPOINTING] = True
     wrap = ledger.text(spelled("auto_wrap_policy"))
     if wrap is not None and wrap.lower() == "no_wrap" and kind != "ddp":
         settings["fsdp.auto_wrap_policy"] = "no_wrap"
@@ -164,3 +178,27 @@ def read_fsdp(ledger: Ledger, block: str, *, version: int | None = None, strateg
     ledger.idle(*(spelled(name) for name in IDLE))
     ledger.idle(*(f"{block}.{name}" for name in IDLE))
     return settings
+
+
+def _handed_on(ledger: Ledger, keys: tuple[str, str], version: int) -> tuple[str | None, str | None]:
+    """Return the strategy and the resharding that Accelerate's plugin takes of those which its launcher hands it.
+
+    huggingface/accelerate src/accelerate/utils/launch.py sets both variables, each with its default, and
+    FullyShardedDataParallelPlugin (utils/dataclasses.py) looks at the first with FSDP 1 and at the second with FSDP 2.
+    """
+    word, reshard = (ledger.text(key) for key in keys)
+    if version == 1:
+        if reshard is not None and word is None and reshard.lower() not in ("full_shard", "1", "true"):
+            ledger.note(
+                f"{keys[1]}: {reshard} has no effect with FSDP 1: Accelerate takes fsdp_sharding_strategy, which is "
+                "FULL_SHARD unless it is given"
+            )
+        return word or "full_shard", None
+    if word is not None and word.lower() not in ("full_shard", "1"):
+        ledger.note(
+            f"{keys[0]}: {word} has no effect with FSDP 2: Accelerate takes fsdp_reshard_after_forward, which is true "
+            "unless it is given"
+        )
+    if reshard is not None and reshard.lower() in _STRATEGIES:
+        ledger.refuse(keys[1], "Accelerate takes a truth value with FSDP 2", allowed="true, false")
+    return None, reshard

@@ -14,13 +14,16 @@ from simgpu.io.foreign.deepspeed_keys import IDLE
 from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.device_filters import included
 from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.gptneox_keys import OPTIONS
 from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 from simgpu.io.yaml_file import parse_yaml
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
+from simgpu.workload.software import PRESETS, Fusion
 
 KIND: Final = "gptneox"
 _TELLING: Final = (
@@ -30,35 +33,10 @@ _TELLING: Final = (
 _BLOCKS: Final = ("zero_optimization.", "fp16.", "bf16.")
 """What GPT-NeoX hands on to DeepSpeed."""
 _OPTIMIZERS: Final = ("adam", "adamw", "onebitadam", "cpu_adam", "cpu_torch_adam", "adam8bit", "sgd", "lion")
-_IDLE: Final = (
-    "data_path", "*data_paths", "*data_weights", "weight*", "data_impl", "split", "vocab_file", "merge_file",
-    "tokenizer_type",
-    "save", "load", "checkpoint_factor", "checkpoint_validation_with_forward_pass", "extra_save_iters",
-    "keep_last_n_checkpoints",
-    "save_*",
-    "finetune", "tensorboard*", "log_*", "log_interval", "use_wandb", "wandb_*", "steps_per_print",
-    "wall_clock_breakdown",
-    "lr_*", "min_lr", "warmup", "train_iters", "eval_*", "gradient_clipping", "init_method*",
-    "output_layer_init_method",
-    "distributed_backend", "rotary_pct", "rotary_emb_base", "rotary_ndims", "rotary_save_freqs_buffer",
-    "rms_norm_epsilon", "layernorm_epsilon", "make_vocab_size_divisible_by",
-    "max_position_embeddings", "mlp_multiple_of", "output_layer_parallelism",
-    "scaled_upper_triang_masked_softmax_fusion",
-    "scaled_masked_softmax_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "rope_fusion", "layernorm_fusion",
-    "rmsnorm_fusion", "mamba_selective_scan_fusion", "mamba_causal_conv_fusion",
-    "mamba_inner_func_fusion", "mamba_selective_fp32_params", "mamba_use_bias_in_conv", "mamba_use_bias_in_linears",
-    "synchronize_each_layer", "optimizer",
-    "num_workers",
-    "use_bias_in_norms", "seed", "attention_softmax_in_fp32", "apply_query_key_layer_scaling", "checkpoint_num_layers",
-    "hostfile", "master_*", "launcher", "checkpoint", "data_types", "scheduler", "dataset_impl",
-    "weighted_sampler_alpha", "sliding_window_width", "git_hash", "do_*", "pipe_partition_method", "mlp_type",
-    "deepspeed", "deepspeed_slurm", "deepspeed_mpi", "deepspeed_jsrun", "deepspeed_extra_args", "deepspeed_config",
-    "deepspeed_activation_checkpointing", "deepspeed_config_path",
-    "no_ssh_check", "force_multi", "adlr_autoresume*", "memory_profiling*", "profile*", "precision", "hidden_dropout",
-    "attention_dropout", "async_tensor_model_parallel_allreduce", "checkpoint_in_cpu", "contiguous_checkpointing",
-    "use_cpu_initialization", "te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha", "te_fp8_format",
-    "te_fp8_wgrad", "te_fp8_amax_history_len", "te_fp8_amax_compute_algo", "te_fp8_margin", "te_fp8_mha",
-)  # fmt: skip
+_FUSIONS: Final[dict[Fusion, str]] = {
+    "bias_activation": "bias_gelu_fusion", "bias_dropout": "bias_dropout_fusion", "rope": "rope_fusion",
+}  # fmt: skip
+"""Off where the file does not say otherwise (neox_args.py)."""
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -123,6 +101,7 @@ def read_gptneox(path: Path) -> Reading:
         or ledger.integer("gas", least=1),
         "training.global_batch_size": ledger.integer("train_batch_size", least=1),
         "training.precision": _precision(ledger),
+        "training.grad_dtype": ledger.choice("data_types.grad_accum_dtype", FORMATS),
         "training.optimizer": _optimizer(ledger),
         "training.recompute": _recompute(ledger),
         "training.dropout": _dropout(ledger),
@@ -153,7 +132,7 @@ def read_gptneox(path: Path) -> Reading:
         ledger.open["cluster.gpus"] = f"exclude {exclude}"
     settings["cluster.nodes"] = nodes if nodes is not None and nodes > 0 else None
     ledger.idle(
-        *_IDLE,
+        *OPTIONS,
         *(key for key in IDLE if key.startswith(_BLOCKS)),
         "fp16.fp16",
         "fp16.enabled",
@@ -166,7 +145,8 @@ def _precision(ledger: Ledger) -> str | None:
     """fp16.type or precision decide; without either GPT-NeoX trains in fp32 (calculate_derived)."""
     word = (ledger.text("precision") or "").lower()
     kind = (ledger.text("fp16.type") or "").lower()
-    if "bfloat16" in (word, kind) or ledger.flag("bf16.enabled"):
+    enabled = ledger.flag("bf16.enabled")
+    if "bfloat16" in (word, kind) or enabled:
         return "bf16"
     if ledger.flag("fp16.enabled") or word == "fp16":
         return "fp16"
@@ -211,9 +191,25 @@ def _software(ledger: Ledger) -> dict[str, Any] | None:
             "te_*: modules of Transformer Engine are simulated as te, their products in the run's own precision"
         )
         return {"preset": "te", "optimizer": "fused"}
-    fused = ledger.flag("scaled_upper_triang_masked_softmax_fusion") or ledger.flag("scaled_masked_softmax_fusion")
-    scores = "megatron-2021" if fused else "eager"
-    return {"preset": "megatron-2023" if flash_attention(ledger) else scores, "optimizer": "fused"}
+    flash = flash_attention(ledger)
+    chained = "rms" in (ledger.text("norm") or "").lower() and not ledger.flag("rmsnorm_fusion")
+    softmax = ledger.flag("scaled_upper_triang_masked_softmax_fusion") or ledger.flag("scaled_masked_softmax_fusion")
+    scaled = ledger.flag("attention_softmax_in_fp32") or ledger.flag("apply_query_key_layer_scaling")
+    preset = "megatron-2023" if flash else "eager" if chained else "megatron-2021"
+    if flash and (ledger.flag("rope_fusion") or ledger.flag("rmsnorm_fusion")) and not chained:
+        preset = "flash"  # whose rotary embedding and norms are one kernel each
+    off = [name for name, key in _FUSIONS.items() if not ledger.flag(key) and _has(preset, name)]
+    found: dict[str, Any] = {"preset": preset, "optimizer": "fused"}
+    kernels = "fused" if softmax else "fp32" if scaled else "half"
+    if not flash and kernels != PRESETS[preset].softmax:
+        found["softmax"] = kernels
+    if off:
+        found["unfused"] = off
+    return found
+
+
+def _has(preset: str, fusion: Fusion) -> bool:
+    return PRESETS[preset].without(fusion) != PRESETS[preset]
 
 
 def _zero(ledger: Ledger) -> dict[str, Any]:

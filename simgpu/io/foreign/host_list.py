@@ -19,7 +19,7 @@ from simgpu.io.text_file import read_text
 KIND: Final = "host-list"
 PORTS: Final = "active_ports"
 """Key in ``open`` of the number of active ports of a host."""
-_SLOTS: Final = re.compile(r"^([\w.-]+)[ \t]+(?:slots|max_slots|sockets)[ \t]*=[ \t]*(\d{1,6})\b.*$")
+_SLOTS: Final = re.compile(r"^([\w.:-]+)[ \t]+(?:slots|max_slots|sockets)[ \t]*=[ \t]*(\d{1,6})\b.*$")
 _COLON: Final = re.compile(r"^([A-Za-z][\w.-]*):(\d{1,6})$")  # MPICH's
 _HOST: Final = re.compile(r"^VM_hostname[ \t]+(\S+)$")
 _GUID: Final = re.compile(r"^(?:0x)?[0-9a-f]{16}$")
@@ -51,7 +51,51 @@ def recognise(path: Path, text: str) -> bool:
     lines = _lines(text)
     if any(_HOST.match(line) or _ADAPTER.match(line) for line in lines[:5]):
         return True
-    return bool(lines) and all(_SLOTS.match(line) or _COLON.match(line) for line in lines)
+    return bool(lines) and all(_listed(line) for line in lines)
+
+
+def read_hostfile(path: Path) -> dict[str, int]:
+    r"""Return the GPUs of each host of a hostfile, of DeepSpeed or MPI.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        In the order of the file.
+
+    Raises
+    ------
+    ScenarioError
+        For a line that is no host, and for a host that is there twice, as DeepSpeed does.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "hostfile"
+    ...     _ = path.write_text("a slots=8\nb slots=4  # two are broken\n")
+    ...     read_hostfile(path)
+    {'a': 8, 'b': 4}
+    """
+    hosts: dict[str, int] = {}
+    ledger = Ledger(Document(source=path.name, data={}))
+    for line in _lines(read_text(path, str(path))):
+        host = _listed(line)
+        if host is None:
+            ledger.refuse("", f"{line[:60]!r} is no host with its GPUs", allowed="NAME slots=N")
+        if host[0] in hosts:
+            ledger.refuse("", f"lists {host[0]} twice", fix="keep one of the two lines")
+        hosts[host[0]] = host[1]
+    return hosts
+
+
+def _listed(line: str) -> tuple[str, int] | None:
+    """Return a host and its GPUs; None for any other line."""
+    found = _SLOTS.match(line) or _COLON.match(line)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def read_host_list(path: Path) -> Reading:
@@ -88,9 +132,9 @@ def read_host_list(path: Path) -> Reading:
     host = ""
     ledger = Ledger(Document(source=path.name, data={}))
     for number, line in enumerate(lines, start=1):
-        listed, named = _SLOTS.match(line) or _COLON.match(line), _HOST.match(line)
+        listed, named = _listed(line), _HOST.match(line)
         if listed:
-            hosts[listed[1]] = int(listed[2])
+            hosts[listed[0]] = listed[1]
         elif named:
             host = named[1]
             ports.setdefault(host, 0)

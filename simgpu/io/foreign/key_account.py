@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from fnmatch import fnmatchcase
@@ -90,6 +90,31 @@ class KeyAccount:
             elif any(fnmatchcase(leaf, pattern) or fnmatchcase(leaf, f"{pattern}.*") for pattern in wild):
                 self._idle.setdefault(leaf, False)
 
+    def misspelt(self, text: str) -> list[tuple[str, str]]:
+        """Return keys that almost have a name which the reader looked for in vain and a message speaks of.
+
+        Parameters
+        ----------
+        text : str
+            The message, which may write names with dashes or without their block.
+
+        Returns
+        -------
+        list of (str, str)
+            The key, and what was probably meant.
+
+        Examples
+        --------
+        >>> account = KeyAccount({"--sequence-paralel": True})
+        >>> account.ask("--sequence-parallel")
+        >>> account.misspelt("needs --sequence-parallel in Megatron")
+        [('--sequence-paralel', '--sequence-parallel')]
+        """
+        spoken = _plain(text)
+        free = [leaf for leaf in self.leaves if leaf not in self._asked]
+        wanted = [name for name in self._asked if name not in self.leaves and _plain(name) in spoken]
+        return [(found[0], name) for name in wanted if (found := nearest(name, free))]
+
     def sort(self) -> KeySorting:
         """Return the lists.
 
@@ -100,11 +125,14 @@ class KeyAccount:
         given = {*self.leaves}
         asked = [name for name in self._asked if name not in given]
         free = [leaf for leaf in self.leaves if leaf in self._idle and leaf not in self._used]
-        idle = [leaf for leaf in free if self._idle[leaf] or not _close(leaf, asked)]
+        idle = [leaf for leaf in free if self._idle[leaf] or not nearest(leaf, asked)]
         known = {*self._used, *idle}
         unknown = [leaf for leaf in self.leaves if not any(leaf == k or leaf.startswith(f"{k}.") for k in known)]
         names = [*asked, *(name for name in self._named if name not in given)] if unknown else []
-        near = {key: found[0] for key in unknown if (found := _close(key, names))}
+        beside = (
+            [name for name in self._asked if name in given] if unknown else []
+        )  # the right name may stand there too
+        near = {key: found[0] for key in unknown if (found := nearest(key, names) or nearest(key, beside))}
         return KeySorting(
             used=tuple(self._used), idle=tuple(printable(leaf) for leaf in idle), unknown=tuple(unknown), near=near
         )
@@ -125,8 +153,31 @@ def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
-def _close(key: str, names: list[str]) -> list[str]:
-    """Return the name that is nearest, where the last parts are alike too: a long block in common says nothing."""
+def nearest(key: str, names: Sequence[str]) -> list[str]:
+    """Return the name that is nearest, where the last parts are alike too: a long block in common says nothing.
+
+    Parameters
+    ----------
+    key : str
+        Dotted.
+    names : sequence of str
+
+    Returns
+    -------
+    list of str
+        None or one.
+
+    Examples
+    --------
+    >>> nearest("training.sed", ["training.seed", "training.steps"]), nearest("model.sed", ["training.seed"])
+    (['training.seed'], [])
+    """
     last = key.rpartition(".")[2]
     found = get_close_matches(key, names, n=1, cutoff=_NEAR)
     return [name for name in found if SequenceMatcher(None, name.rpartition(".")[2], last).ratio() > _ALIKE]
+
+
+def _plain(text: str) -> str:
+    """Return a text with names as Python writes them; of a dotted name alone, its last part."""
+    last = text.rpartition(".")[2] if " " not in text else text
+    return last.lstrip("-").replace("-", "_").lower()

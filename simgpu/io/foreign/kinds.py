@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign import (
@@ -29,6 +29,7 @@ from simgpu.io.foreign import (
     megatron_runs,
     megatron_yaml,
     megatron_yaml_cfg,
+    ms_swift,
     nanotron,
     nemo,
     olmo,
@@ -63,6 +64,7 @@ class Kind:
 
 
 KINDS: Final = (
+    Kind(name=launch_line.KIND, recognise=launch_line.recognise_program, read=launch_line.read_launch_line),
     Kind(name=host_list.KIND, recognise=host_list.recognise, read=host_list.read_host_list),
     Kind(name=megatron_yaml.KIND, recognise=megatron_yaml.recognise, read=megatron_yaml.read_megatron_yaml),
     Kind(
@@ -84,6 +86,7 @@ KINDS: Final = (
     Kind(name=llm_foundry.KIND, recognise=llm_foundry.recognise, read=llm_foundry.read_llm_foundry),
     Kind(name=oumi.KIND, recognise=oumi.recognise, read=oumi.read_oumi),
     Kind(name=axolotl.KIND, recognise=axolotl.recognise, read=axolotl.read_axolotl),
+    Kind(name=ms_swift.KIND, recognise=ms_swift.recognise, read=ms_swift.read_ms_swift),
     Kind(name=llamafactory.KIND, recognise=llamafactory.recognise, read=llamafactory.read_llamafactory),
     Kind(name=accelerate.KIND, recognise=accelerate.recognise, read=accelerate.read_accelerate),
     Kind(name=deepspeed.KIND, recognise=deepspeed.recognise, read=deepspeed.read_deepspeed),
@@ -95,33 +98,20 @@ KINDS: Final = (
 )
 
 
-_TAKE_OPTIONS: Final[Mapping[str, Callable[..., Reading]]] = {
+TAKE_OVERRIDES: Final[Mapping[str, Callable[..., Reading]]] = {
     launch_line.KIND: launch_line.read_launch_line,
+    accelerate.KIND: accelerate.read_accelerate,
     trainer.KIND: trainer.read_trainer,
+    litgpt.KIND: litgpt.read_litgpt,
     llamafactory.KIND: llamafactory.read_llamafactory,
+    axolotl.KIND: axolotl.read_axolotl,
+    ms_swift.KIND: ms_swift.read_ms_swift,
+    oumi.KIND: oumi.read_oumi,
+    torchtune.KIND: torchtune.read_torchtune,
+    olmo.KIND: olmo.read_olmo,
+    llm_foundry.KIND: llm_foundry.read_llm_foundry,
 }
-"""Kinds that may name a file of FSDP's options."""
-
-
-def with_fsdp_options(path: Path, reading: Reading, options: Mapping[str, Any]) -> Reading:
-    """Read a file again, with the options of the file that it names.
-
-    Parameters
-    ----------
-    path : Path
-    reading : Reading
-        Of the file alone.
-    options : mapping
-
-    Returns
-    -------
-    Reading
-
-    Raises
-    ------
-    ScenarioError
-    """
-    return _TAKE_OPTIONS[reading.kind](path, fsdp_config=options) if reading.kind in _TAKE_OPTIONS else reading
+"""Readers, by kind, that take what stands above the values of a file: ``read(path, over=overrides)``."""
 
 
 def kind_of(path: Path) -> str | None:
@@ -185,7 +175,7 @@ def read_foreign(path: Path) -> Reading:
         parse_document(text, path.name)  # says what is wrong with the text, if anything
     else:
         check_quotes(text, path.name)
-    allowed = ", ".join([*(kind.name for kind in KINDS), NETWORK_LOG])
+    allowed = ", ".join([*dict.fromkeys(kind.name for kind in KINDS), NETWORK_LOG])
     raise ScenarioError(
         [Issue(field="", problem="is no configuration of a known kind", allowed=allowed, file=path.name)]
     )

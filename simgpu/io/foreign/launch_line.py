@@ -6,7 +6,9 @@ Nothing is run. Options: pytorch/pytorch ``torch/distributed/run.py``; deepspeed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +16,18 @@ from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.key_account import leaves
+from simgpu.io.foreign.launch_arguments import OWN_FILE, file_arguments, launcher_keys
 from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
 from simgpu.io.foreign.launcher_keys import LAUNCHER, WRAPPER
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
+from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings
 from simgpu.io.foreign.number_formats import MIXED
+from simgpu.io.foreign.overrides import Overrides, laid_over
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell import read_commands
+from simgpu.io.foreign.torchtitan_overrides import job_options
 from simgpu.io.foreign.trainer import open_fields, trainer_settings
 from simgpu.io.foreign.unset_words import is_unset, left_out
 from simgpu.io.text_file import read_text
@@ -30,6 +36,8 @@ KIND: Final = "launch-line"
 PLAIN: Final = "plain_python"
 """Key in ``open`` of a script that Python starts by itself, as one process; its value is `TRAINER`, or empty."""
 TRAINER: Final = "trainer"
+WITHOUT_TRAINER: Final = "without_trainer"
+"""Key in ``open`` of a script that has its own loop."""
 _IDLE: Final = (
     "script", *(f"launcher.{name}" for name in LAUNCHER), *(f"wrapper.{name}" for name in WRAPPER),
     "args.finetuning_type", "args.eos_token", "args.pad_token", "args.version", "args.image_aspect_ratio",
@@ -40,6 +48,10 @@ _IDLE: Final = (
     "args.mm_resampler_type", "args.pretrain_mm_mlp_adapter", "args.tune_mm_mlp_adapter",
     "args.group_by_modality_length",
 )  # fmt: skip
+_NO_SCRIPTS: Final = (".json", ".yaml", ".yml", ".toml")
+_SHARDING: Final = ("use_fsdp", "use_megatron_lm", "use_deepspeed")
+_ACCELERATE_FILE: Final = "accelerate_config_file"
+_BEYOND: Final = re.compile(r"(run_)?(dpo|grpo|kto|ppo|rloo|orpo|cpo|gkd|online_dpo|nash_md|xpo)(_\w+)?\.py")
 _WITHOUT_TRAINER: Final = ("with_tracking", "num_warmup_steps", "checkpointing_steps")
 """Arguments of huggingface/transformers examples/pytorch/*_no_trainer.py, which TrainingArguments does not have."""
 
@@ -71,23 +83,45 @@ def recognise(path: Path, text: str) -> bool:
     >>> recognise(Path("run.sh"), "torchrun --nproc_per_node 8 train.py"), recognise(Path("x.sh"), "ls")
     (True, False)
     """
-    if path.suffix.lower() in (".json", ".yaml", ".yml", ".toml"):
+    if path.suffix.lower() in _NO_SCRIPTS:
         return False
     return any(taken_apart(command) is not None for command in read_commands(text))
 
 
-def read_launch_line(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
+def recognise_program(path: Path, text: str) -> bool:
+    """Return whether a text starts a program that takes a configuration file of its own: never Megatron's arguments.
+
+    Examples
+    --------
+    >>> recognise_program(Path("x.sh"), "axolotl train ax.yml --micro-batch-size 4")
+    True
+    >>> recognise_program(Path("x.sh"), "torchrun pretrain_gpt.py --micro-batch-size 4")
+    False
+    """
+    if path.suffix.lower() in _NO_SCRIPTS:
+        return False
+    lines = [line for command in read_commands(text) if (line := taken_apart(command)) is not None]
+    found = [file_arguments(line, path.name) for line in lines]
+    return any(line.launcher == "megatron" for line in lines) or any(
+        above is not None and above[0].key != OWN_FILE for above in found
+    )
+
+
+def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_arguments: bool = True) -> Reading:
     r"""Read the launch line of a shell script, and the Trainer arguments in it.
 
     Parameters
     ----------
     path : Path
-    fsdp_config : mapping, optional
-        What the file holds that ``--fsdp_config`` names.
+    over : sequence of Overrides
+        What stands above the arguments.
+    own_arguments : bool
+        Whether the line's arguments are read here, and not as keys of the file that it names.
 
     Returns
     -------
     Reading
+        Arguments that belong to a file are in ``over``.
 
     Raises
     ------
@@ -106,38 +140,71 @@ def read_launch_line(path: Path, *, fsdp_config: Mapping[str, Any] | None = None
     (16, 4, 'bf16')
     """
     line = find_launch_line(read_text(path, str(path)), path.name)
+    _check_method(line, path.name)
     ranks = find_ranks(line, path.name, path.parent)
-    data = {
+    arguments = Document(source=path.name, data=arguments_mapping(line.arguments) if own_arguments else {})
+    data: dict[str, Any] = {
         "launcher": dict(line.options),
         "wrapper": dict(line.wrapper),
         "script": line.script,
-        "args": {
-            **arguments_mapping(line.arguments),
-            **({} if fsdp_config is None else {"fsdp_config": dict(fsdp_config)}),
-        },
+        "args": laid_over(arguments, *over).data,
         "env": dict(line.environment),
     }
     ledger = _LineLedger(Document(source=path.name, data=data))
     ledger.written = line.written
     for note in line.notes:
         ledger.note(note)
-    settings: dict[str, Any] = trainer_settings(ledger, "args.")
+    job = job_options(line.script, data["args"])
+    settings: dict[str, Any] = trainer_settings(ledger, "args.") if job is None else {}
     settings |= {name: value for name, value in _launched(ledger, line, settings).items() if value is not None}
     _tower(ledger)
     settings |= _environment(ledger)
+    if line.launcher != "accelerate" and settings.get("training.precision") is None:  # its launcher sets it anew
+        settings["training.precision"] = ledger.choice("env.ACCELERATE_MIXED_PRECISION", MIXED)
     gpus = ranks.gpus
     settings["cluster.nodes"] = ranks.nodes
     for key in ranks.used:
         ledger.get(key)
     if ranks.open is not None:
         ledger.open["cluster.gpus"] = ranks.open
+    if not _has_trainer(ledger, line):
+        ledger.open[WITHOUT_TRAINER] = line.script
     if not ranks.processes:
         ledger.open[PLAIN] = TRAINER if _has_trainer(ledger, line) else ""
-    others = (name for name in line.environment if not name.startswith("NCCL_"))
-    ledger.idle(*_IDLE, *(f"env.{name}" for name in (*IDLE_VARIABLES, *others)))
-    if not settings.get("training.precision"):
-        return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields(ledger, "args."))
-    return ledger.reading(KIND, settings, gpus=gpus)
+    ledger.idle(*_IDLE, *(f"env.{name}" for name in idle_variables(line.environment)), "env.CUDA_VISIBLE_DEVICES")
+    if job is not None:
+        for key in leaves({name: data["args"][name] for name in job}):
+            ledger.get(f"args.{key}")
+        for name in ("NGPU", "CONFIG_FILE") if line.script.endswith(".sh") else ():
+            ledger.get(f"env.{name}")
+        return replace(ledger.reading(KIND, settings, gpus=gpus), options=job)
+    above = file_arguments(line, path.name)
+    if above is not None and above[1]:
+        ledger.open[above[0].key] = above[1]
+        for name in ("config", "config_file", "c"):
+            ledger.get(f"args.{name}")
+    left = () if settings.get("training.precision") or not own_arguments else open_fields(ledger, "args.")
+    reading = ledger.reading(KIND, settings, gpus=gpus, open_fields=left)
+    launched = launcher_keys(line.options) if _ACCELERATE_FILE in ledger.open else {}
+    found = [Overrides(source=path.name, values=launched, key=_ACCELERATE_FILE)] if launched else []
+    if above is not None and own_arguments:
+        found.append(above[0])
+    return replace(reading, over=tuple(found))
+
+
+def _check_method(line: LaunchLine, source: str) -> None:
+    """Refuse scripts of preference and reinforcement learning, by the names that TRL and ms-swift give them."""
+    if line.launcher == "megatron":
+        problem, fix = (
+            "is ms-swift's Megatron, whose arguments are not read",
+            "give the run as Megatron's own arguments",
+        )
+        raise ScenarioError(
+            [Issue(field="script", value=f"megatron {line.script}", problem=problem, fix=fix, file=source)]
+        )
+    if _BEYOND.fullmatch(line.script.rsplit("/", 1)[-1]) or (line.launcher == "swift" and line.script == "rlhf"):
+        problem = "is not simulated: its step is more than one model's training"
+        raise ScenarioError([Issue(field="script", value=line.script, problem=problem, allowed="sft", file=source)])
 
 
 def _launched(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,10 +215,10 @@ def _launched(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any]) -> dict[
         settings["training.precision"] = ledger.choice("launcher.mixed_precision", MIXED)
         settings["training.gradient_accumulation"] = ledger.integer("launcher.gradient_accumulation_steps", least=1)
         _contradictions(ledger, line, settings, own)
-        for name in ("config_file", "deepspeed_config_file"):
-            named = ledger.text(f"launcher.{name}")
+        for name in (_ACCELERATE_FILE, "deepspeed_config_file"):
+            named = ledger.text(f"launcher.{name.removeprefix('accelerate_')}")
             if named is not None:
-                ledger.open["accelerate_config_file" if name == "config_file" else name] = named
+                ledger.open[name] = named
         stage = ledger.integer("launcher.zero_stage")
         if stage is not None:
             settings["parallel.data_parallel"] = f"zero{stage}" if stage else "ddp"
@@ -159,28 +226,24 @@ def _launched(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any]) -> dict[
             device = ledger.text(f"launcher.{name}_device")
             if device and device.lower() != "none":
                 settings[f"zero.{name}"] = {"device": device.lower()}
-        if ledger.flag("launcher.use_fsdp"):
-            settings |= read_fsdp(ledger, "launcher")
+        if _ACCELERATE_FILE in ledger.open:  # sharding options are keys of the file
+            for key in line.options:
+                if launcher_keys({key: True}):
+                    ledger.get(f"launcher.{key}")
+        elif ledger.flag("launcher.use_fsdp"):
+            settings |= read_fsdp(ledger, "launcher", launched=True)
         elif ledger.flag("launcher.use_megatron_lm"):
             settings |= megatron_plugin(ledger, "launcher", settings["training.precision"])
-        elif ledger.flag("launcher.multi_gpu"):
+        others = ("parallel.data_parallel" in settings, *(line.options.get(name) for name in _SHARDING))
+        if ledger.flag("launcher.multi_gpu") and not any(others):
             settings["parallel.data_parallel"] = "ddp"
-        if ledger.flag("launcher.use_parallelism_config"):
+        if ledger.flag("launcher.use_parallelism_config") and _ACCELERATE_FILE not in ledger.open:
             settings |= parallel_axes(ledger, "launcher", "fsdp" if ledger.flag("launcher.use_fsdp") else "multi_gpu")
         if (ledger.text("launcher.dynamo_backend") or "no").lower() not in ("no", "false"):
             kernels = own["software"].get("optimizer") if isinstance(own.get("software"), dict) else None
             settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
-    if launcher in ("llamafactory-cli", "axolotl") and ledger.data["script"].endswith((".yaml", ".yml")):
-        ledger.open["config_file"] = ledger.data["script"]
-    named = _own_file(ledger, line)
-    if named is not None and launcher != "tune":
-        ledger.open["script_config_file"] = named
     if launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
         ledger.open["job_config_file"] = named
-    if launcher == "tune":
-        named = ledger.text("args.config")
-        if named is not None:
-            ledger.open["config_file"] = named
     return settings
 
 
@@ -207,17 +270,6 @@ def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], 
 
 def _has_trainer(ledger: Ledger, line: LaunchLine) -> bool:
     return "no_trainer" not in line.script and not any(ledger.raw(f"args.{name}") for name in _WITHOUT_TRAINER)
-
-
-def _own_file(ledger: Ledger, line: LaunchLine) -> str | None:
-    """Return a YAML file that a script gets as its first argument (OLMo, HfArgumentParser) or as --config (TRL)."""
-    if not line.script.endswith(".py"):
-        return None
-    first = next(iter(line.arguments), "")
-    if first.endswith((".yaml", ".yml")) and not first.startswith("-") and "=" not in first:
-        return first
-    named = str(ledger.raw("args.config") or "")
-    return ledger.text("args.config") if named.endswith((".yaml", ".yml")) else None
 
 
 def _tower(ledger: Ledger) -> None:

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.launch_programs import started
 from simgpu.io.foreign.shell import Command, read_commands
 from simgpu.io.foreign.shell_quotes import check_quotes
+from simgpu.io.foreign.torchtitan_overrides import started_job
 from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out, without_several
 from simgpu.io.foreign.wrappers import unwrap
 
-_PROGRAMS: Final = {"llamafactory-cli": "train", "axolotl": "train", "tune": "run", "composer": None, "swift": None}
+_PROGRAMS: Final = {"llamafactory-cli": "train", "tune": "run", "composer": None, "swift": None, "megatron": None}
+_SWIFT: Final = ("sft", "pt", "rlhf")
+"""What ms-swift trains, with Transformers as `swift` and with Megatron as `megatron`."""
 _FLAGS: Final = (
     "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "debug", "standalone", "no_python",
     "no_local_rank", "use_env", "same_network", "tpu", "mps", "quiet", "module", "m", "no_ssh", "autotuning",
@@ -199,9 +203,11 @@ def taken_apart(command: Command) -> LaunchLine | None:
     ('torchrun', ('-x',))
     """
     outer = unwrap(command.words)
-    words = list(outer.words)
+    words = started(outer.words)
     if not words:
         return None
+    environment = {**command.environment, **outer.environment}
+    job = started_job(words, environment)
     program, rest = words[0].rsplit("/", 1)[-1], words[1:]
     if re.fullmatch(r"python[\d.]*", program):
         while rest and rest[0] in ("-u", "-O", "-B"):
@@ -210,9 +216,12 @@ def taken_apart(command: Command) -> LaunchLine | None:
             program, rest = _module(rest[1], rest[2:])
         elif rest and rest[0].endswith(".py"):
             program = "python"
-    if program in _PROGRAMS:
+    if job is not None:
+        program, rest = "torchrun", job[1]
+    elif program in _PROGRAMS:
         verb = _PROGRAMS[program]
-        if verb is not None and rest[:1] != [verb]:
+        swift = program in ("swift", "megatron")
+        if (verb is not None and rest[:1] != [verb]) or (swift and not {*rest[:1]} & {*_SWIFT}):
             return None
         rest = rest[1:] if verb else rest
     elif program == "accelerate":
@@ -223,6 +232,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
         return None
     bare = program == "llamafactory-cli" and rest[:1] and rest[0].startswith("-")  # arguments, and no file of them
     options, rest = ({}, ["", *rest] if bare else rest) if program == "python" or bare else _options(rest)
+    if job is not None:
+        options = {**job[0]}
     if not rest:
         return None
     return LaunchLine(
@@ -230,7 +241,7 @@ def taken_apart(command: Command) -> LaunchLine | None:
         options=options,
         script=rest[0],
         arguments=without_several(rest[1:]),
-        environment={**command.environment, **outer.environment},
+        environment=environment,
         wrapped=outer.program,
         wrapper=outer.options,
         variables=command.variables,
@@ -250,6 +261,8 @@ def _module(module: str, rest: list[str]) -> tuple[str, list[str]]:
         return "deepspeed", rest
     if module.split(".")[0] == "accelerate":
         return "accelerate", ["launch", *(rest[1:] if rest[:1] == ["launch"] else rest)]
+    if module == "llamafactory.cli":
+        return "llamafactory-cli", rest
     return "python", [module, *rest]
 
 

@@ -7,15 +7,16 @@ within a node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import quantized
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.litgpt_model import litgpt_model
 from simgpu.io.foreign.number_formats import LIGHTNING
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "litgpt"
@@ -50,12 +51,14 @@ def recognise(path: Path, text: str) -> bool:
     return any(name in data for name in ("checkpoint_dir", "model_name", "out_dir", "logger_name"))
 
 
-def read_litgpt(path: Path) -> Reading:
+def read_litgpt(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     r"""Read a recipe.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def read_litgpt(path: Path) -> Reading:
     >>> fields["model"], fields["training.lora"], fields["training.param_dtype"]
     ('meta-llama/Meta-Llama-3-8B', {'rank': 32, 'targets': ['q_proj', 'v_proj']}, 'bf16')
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(overridden(path, over))
     pretraining = "checkpoint_dir" not in ledger.data
     word = ledger.text("precision") or "bf16-mixed"  # get_default_supported_precision(training=True)
     if word.lower() not in LIGHTNING:

@@ -22,9 +22,12 @@ LIST: Final = "litgpt-models"
 _MLPS: Final = {"gptneoxmlp": "gelu", "llamamlp": "swiglu", "gemmamlp": "geglu", "llamamoe": "swiglu"}
 _NORMS: Final = {"layernorm": "layernorm", "rmsnorm": "rmsnorm"}
 _IDLE: Final = (
-    "name", "hf_config", "block_size", "norm_eps", "rope_*", "rotary_percentage", "gelu_approximate",
+    "name", "hf_config", "block_size", "norm_eps", "rope_base", "rope_condense_ratio", "rope_adjustments",
+    "rope_interleave", "rope_local_base_freq", "rope_indices", "rope_n_elem", "rotary_percentage", "gelu_approximate",
     "scale_embeddings", "attention_scores_scalar", "final_logit_softcapping", "attention_logit_softcapping",
-    "norm_1", "norm_2", "vocab_size", "padding_multiple",
+    "norm_1", "norm_2", "vocab_size", "padding_multiple", "n_expert", "n_expert_per_token", "n_expert_groups",
+    "n_topk_groups", "n_topk_scores_per_group", "norm_topk_prob", "routed_scaling_factor", "lm_head_bias",
+    "latent_attention",
 )  # fmt: skip
 _NAMED: Final = 8
 """Names that a message lists of a long list."""
@@ -227,12 +230,15 @@ def litgpt_model(ledger: Ledger, at: str = "") -> dict[str, Any]:
     }
     ledger.get(f"{at}sliding_window_indices")
     if kind == "llamamoe":
+        for key in ("n_shared_expert", "first_k_dense_replace"):
+            if ledger.integer(f"{at}{key}"):
+                ledger.refuse(f"{at}{key}", "is not read: experts that all tokens pass, or layers without", fix=_CONFIG)
         model |= {
             "experts": size("n_expert", 1),
             "experts_per_token": size("n_expert_per_token", 1),
             "expert_ffn": ledger.integer(f"{at}moe_intermediate_size", least=1) or model["ffn"],
         }
-    ledger.idle(*(f"{at}{key}" for key in (*_IDLE, "n_expert*", "lm_head_bias", "latent_attention")))
+    ledger.idle(*(f"{at}{key}" for key in _IDLE))
     return {key: value for key, value in model.items() if value is not None and value is not False}
 
 

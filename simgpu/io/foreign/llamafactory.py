@@ -7,16 +7,17 @@ backend takes Megatron-Core's names. It recomputes every block unless told not t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.llamafactory_keys import IDLE, PRICED
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import open_fields, trainer_settings, with_options
+from simgpu.io.foreign.trainer import open_fields, trainer_settings
 
 KIND: Final = "llamafactory"
 _RANK: Final = 8  # default of lora_rank
@@ -42,14 +43,15 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and any(name in data for name in ("finetuning_type", "cutoff_len", "dist_config"))
 
 
-def read_llamafactory(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
+def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading:
     r"""Read a LLaMA-Factory configuration.
 
     Parameters
     ----------
-    path : Path
-    fsdp_config : mapping, optional
-        What the file holds that ``fsdp_config`` names.
+    path : Path or None
+        None where a launch line has all arguments.
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def read_llamafactory(path: Path, *, fsdp_config: Mapping[str, Any] | None = Non
     >>> fields["training.lora"], fields["training.recompute"]
     ({'rank': 8, 'targets': ['all-linear']}, 'full')
     """
-    ledger = Ledger(with_options(read_document(path), fsdp_config))
+    ledger = Ledger(overridden(path, over))
     if ledger.flag("use_kt"):
         ledger.refuse("use_kt", "runs experts on the CPU, which is not simulated", allowed="false")
     if ledger.flag("do_predict") and not ledger.flag("do_train"):
@@ -83,7 +85,8 @@ def read_llamafactory(path: Path, *, fsdp_config: Mapping[str, Any] | None = Non
         ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
     settings = trainer_settings(ledger)
     if method == "lora":
-        settings.setdefault("training.lora", {"rank": _RANK, **adapter_targets(ledger, ledger.names("lora_target"))})
+        rank = ledger.integer("lora_rank", least=1) or _RANK
+        settings["training.lora"] = {"rank": rank, **_targets(ledger, "lora_target")}
     elif method == "full":
         settings.pop("training.lora", None)
     elif method == "freeze":
@@ -105,6 +108,11 @@ def read_llamafactory(path: Path, *, fsdp_config: Mapping[str, Any] | None = Non
     ledger.idle(*IDLE)
     undecided = open_fields(ledger) if settings.get("training.precision") is None else ()
     return ledger.reading(KIND, settings, open_fields=undecided)
+
+
+def _targets(ledger: Ledger, key: str) -> dict[str, list[str]]:
+    """Return the adapted projections: all of them by default."""
+    return adapter_targets(ledger, key, ledger.names(key) or ["all"])
 
 
 def _freeze(ledger: Ledger, at: str) -> None:
@@ -187,4 +195,4 @@ def _peft(ledger: Ledger) -> dict[str, Any]:
             ledger.refuse("peft_config.name", "is not simulated", allowed="lora, freeze")
         return {"training.lora": None}
     rank = ledger.integer("peft_config.r", least=1) or _RANK
-    return {"training.lora": {"rank": rank, **adapter_targets(ledger, ledger.names("peft_config.target_modules"))}}
+    return {"training.lora": {"rank": rank, **_targets(ledger, "peft_config.target_modules")}}

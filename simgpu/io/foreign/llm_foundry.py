@@ -6,14 +6,16 @@ mosaicml/composer ``composer/utils/parallelism.py`` (FSDPConfig).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.optimizer_names import optimizer
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "llm-foundry"
@@ -56,12 +58,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and "global_train_batch_size" in data
 
 
-def read_llm_foundry(path: Path) -> Reading:
+def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     """Read an llm-foundry configuration.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -71,7 +75,7 @@ def read_llm_foundry(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(read_document(path).interpolated())
+    ledger = Ledger(overridden(path, over).interpolated())
     kept = _optimizer(ledger)
     settings: dict[str, Any] = {
         "model": _model(ledger),
@@ -109,7 +113,7 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
         ledger.refuse("model.peft_config.peft_type", "is not simulated", allowed="LORA")
     rank = ledger.integer("model.peft_config.r", least=1) or 8  # PEFT's default
     targets = ledger.names("model.peft_config.target_modules")
-    return {"rank": rank, **adapter_targets(ledger, targets)}
+    return {"rank": rank, **adapter_targets(ledger, "model.peft_config.target_modules", targets)}
 
 
 def _sharding(ledger: Ledger) -> dict[str, Any]:

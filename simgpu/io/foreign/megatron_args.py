@@ -18,7 +18,7 @@ from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
 from simgpu.io.foreign.megatron_run import megatron_settings
-from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
+from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings, note_attention
 from simgpu.io.foreign.ranks import Ranks, find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out
@@ -108,6 +108,7 @@ def read_megatron_args(path: Path) -> Reading:
         ledger.note(f"{arguments.key('yaml-cfg')}: Megatron then takes no other argument of the command line")
         ledger.idle(*data)
     settings |= nccl_settings(ledger, "env")
+    note_attention(ledger, "env")
     counted = line.ranks if not arguments.has("nproc-per-node", "nnodes", "actor-num-nodes") else None
     gpus, nodes = _ranks(arguments) if counted is None else (counted.gpus, counted.nodes)
     settings["cluster.nodes"] = nodes
@@ -116,7 +117,7 @@ def read_megatron_args(path: Path) -> Reading:
     for key in line.ranks.used if line.ranks is not None else ():
         arguments.raw(key.partition(".")[2].replace("_", "-"))
     ledger.idle(*(f"--{name}" for name in IDLE), *(f"--{name.replace('-', '_')}" for name in IDLE))
-    ledger.idle(*(f"env.{name}" for name in IDLE_VARIABLES), "env.CUDA_VISIBLE_DEVICES")
+    ledger.idle(*(f"env.{name}" for name in idle_variables(line.environment)), "env.CUDA_VISIBLE_DEVICES")
     return ledger.reading(KIND, settings, gpus=gpus)
 
 

@@ -39,6 +39,7 @@ def pipeline_settings(arguments: MegatronArguments, pp: int | None, layers: int 
     if arguments.has(_LAYOUT):
         return _from_layout(arguments, pp)
     virtual = _virtual(arguments, pp, layers)
+    _check_interleaved(arguments, pp, virtual or 1)
     settings: dict[str, Any] = {}
     if virtual is not None and virtual > 1:
         settings["parallel.virtual_stages"] = virtual
@@ -136,13 +137,29 @@ def _virtual(arguments: MegatronArguments, pp: int | None, layers: int | None) -
     per_stage = arguments.integer(_STAGES[0], field=field, least=1)
     if stages is not None or per_stage is None:
         return stages
+    if _ends(arguments) != [None, None]:
+        problem = "stands beside --decoder-first/last-pipeline-num-layers, with which Megatron takes another argument"
+        arguments.refuse(_STAGES[0], problem, fix=f"use --{_STAGES[1]}")
     if pp is None or layers is None:
         arguments.leave_open(field, f"{arguments.key(_STAGES[0])} {per_stage}, of an unknown number of layers")
         return None
     counted = layers + sum(_counted(arguments))
     if counted % pp or (counted // pp) % per_stage:
-        arguments.refuse(_STAGES[0], f"does not divide the {layers} layers over {pp} pipeline ranks")
+        ends = ", embedding and loss counted," if counted > layers else ""
+        arguments.refuse(_STAGES[0], f"does not divide the {counted} layers{ends} over {pp} pipeline ranks")
     return counted // pp // per_stage
+
+
+def _check_interleaved(arguments: MegatronArguments, pp: int | None, virtual: int) -> None:
+    """Refuse virtual stages where Megatron-LM's own command line does; NeMo checks none of it."""
+    name = next((name for name in _STAGES if arguments.has(name)), _STAGES[1])
+    if virtual == 1 or pp is None or not arguments.key(name).startswith("--"):
+        return
+    if pp == 1:
+        arguments.refuse(name, "needs --pipeline-model-parallel-size of more than 1 in Megatron")
+    if pp == 2 and arguments.flag("no-overlap-p2p-communication"):
+        problem = "needs more than 2 pipeline ranks in Megatron without overlap: they send and receive at once"
+        arguments.refuse(name, problem, fix="leave --no-overlap-p2p-communication out")
 
 
 def _counted(arguments: MegatronArguments) -> tuple[bool, bool]:

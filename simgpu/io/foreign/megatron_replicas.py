@@ -28,7 +28,7 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
     Returns
     -------
     dict
-        Scenario fields.
+        Scenario fields; ``ddp.bucket_elements`` besides, where --ddp-bucket-size counts and no optimizer is sharded.
 
     Raises
     ------
@@ -51,8 +51,10 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
     if arguments.has("deepspeed"):
         return _deepspeed(arguments)
     if arguments.flag("use-torch-fsdp2"):
+        kept = arguments.flag("torch-fsdp2-no-reshard-after-forward")
         return {"parallel.data_parallel": "fsdp", "training.param_dtype": "fp32", "training.master_dtype": None,
-                "training.grad_dtype": None, "training.reduce_dtype": None}  # fmt: skip
+                "training.grad_dtype": None, "training.reduce_dtype": None,
+                "fsdp.reshard_after_forward": False if kept else None}  # fmt: skip
     if arguments.flag("use-megatron-fsdp") or arguments.flag("use-custom-fsdp"):
         return _megatron_fsdp(arguments, overlap_grads)
     if sharded:
@@ -68,6 +70,7 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
     return {
         "parallel.data_parallel": "ddp",
         "ddp.bucket_cap_mb": None if overlap_grads else UNBUCKETED_MIB,
+        **({"ddp.bucket_elements": bucket} if overlap_grads and bucket else {}),
     }
 
 

@@ -5,40 +5,24 @@ Defaults: NVIDIA/Megatron-LM megatron/training/arguments.py, validate_args.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from simgpu.dtypes import DType
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_layout import pipeline_settings
 from simgpu.io.foreign.megatron_model import bert_model, megatron_model
+from simgpu.io.foreign.megatron_not_simulated import note_not_simulated
 from simgpu.io.foreign.megatron_recompute import recompute_settings
 from simgpu.io.foreign.megatron_replicas import replica_settings
 from simgpu.io.foreign.megatron_software import megatron_software
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
+from simgpu.units import MIB
 
 _DROPOUT: Final = 0.1  # of --attention-dropout and --hidden-dropout
 _OPTIMIZERS: Final = ("adam", "sgd", "hybridadam", "cpu_adam")
 CP_COMM_TYPES: Final = {"p2p": "p2p", "a2a": "a2a", "allgather": "all_gather"}
-_OFFLOADS: Final = {
-    "cpu-offloading": "activations stay on the GPU here",
-    "fine-grained-activation-offloading": "activations stay on the GPU here",
-    "optimizer-cpu-offload": "optimizer states stay on the GPU here",
-    "optimizer-offload-policy": "optimizer states stay on the GPU here",
-    "fp8-param-gather": "weights are gathered in 16 bits here",
-    "use-precision-aware-optimizer": "moments are in fp32 here",
-    "overlap-moe-expert-parallel-comm": "all-to-alls of experts are waited for here",
-    "moe-shared-expert-overlap": "the shared expert runs behind the routed ones here",
-    "delay-wgrad-compute": "weight gradients are computed in order here",
-    "moe-expert-capacity-factor": "no token is dropped here",
-    "moe-train-capacity-factor": "no token is dropped here",
-    **dict.fromkeys(
-        ("ds-sequence-parallel-fpdt", "ds-sequence-parallel-fpdt-chunk-size", "ds-sequence-parallel-fpdt-offloading"),
-        "attention is over whole sequences here, and nothing of them is offloaded",
-    ),
-    "checkpoint-in-cpu": "inputs of layers stay on the GPU here",
-    "use-nccl-ub": "collectives use no registered buffers here",
-    "distribute-saved-activations": "each rank keeps the whole input of a layer here",
-}
 _FP16_AND_BF16: Final = ("fp16", "bf16")
 _STRATEGY: Final = (
     "use-distributed-optimizer", "overlap-grad-reduce", "use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2",
@@ -82,7 +66,8 @@ def megatron_settings(arguments: MegatronArguments, *, bert: bool = False) -> di
     settings |= {f"parallel.{field}": value for field, value in degrees.items()}
     settings |= pipeline_settings(arguments, pp, model.get("layers") if model else None)
     settings |= _axes(arguments, tp, known["cp"])
-    settings |= replica_settings(arguments)
+    settings |= _replicas(arguments, settings)
+    _check_positions(arguments, settings["training.sequence_length"])
     settings |= recompute_settings(arguments)
     settings["training.dropout"] = _dropout(arguments)
     settings["training.optimizer"] = _optimizer(arguments)
@@ -93,10 +78,7 @@ def megatron_settings(arguments: MegatronArguments, *, bert: bool = False) -> di
         scatters = not arguments.flag("no-scatter-gather-tensors-in-pipeline")
         if (tp is None or tp > 1) and (pp is None or pp > 1) and settings["parallel.sequence_parallel"] is None:
             settings["parallel.scatter_gather_tensors_in_pipeline"] = scatters
-    for name, here in _OFFLOADS.items():
-        if arguments.has(name):
-            arguments.raw(name)
-            arguments.note(f"{arguments.key(name)} is not simulated: {here}")
+    note_not_simulated(arguments)
     return settings if arguments.has("micro-batch-size") else _part(arguments, settings)
 
 
@@ -166,8 +148,9 @@ def _formats(arguments: MegatronArguments) -> dict[str, Any]:
         return {"training.precision": "fp32"}
     stored = both[0] if both else "bf16"
     in_fp32 = arguments.flag("accumulate-allreduce-grads-in-fp32")
-    gradients = "fp32" if stored == "bf16" or in_fp32 else "fp16"  # validate_args: bf16 accumulates in fp32
-    if arguments.flag("grad-reduce-in-bf16") or arguments.has("deepspeed"):
+    gradients = "fp32" if stored == "bf16" or in_fp32 else "fp16"  # validate_args: bf16 accumulates in fp32,
+    # and --grad-reduce-in-bf16 is looked at under --bf16 alone
+    if (arguments.flag("grad-reduce-in-bf16") and stored == "bf16") or arguments.has("deepspeed"):
         gradients = stored
     kept = arguments.text("main-grads-dtype")
     if kept not in (None, "fp32") and in_fp32:
@@ -190,11 +173,13 @@ def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[
     if ep is None:
         ep = arguments.integer("moe-expert-parallel-size", field="parallel.ep", least=1)
     expert_tp = arguments.integer("expert-tensor-parallel-size", field="parallel.expert_tp", least=1)
-    split = arguments.flag("sequence-parallel")
+    split = arguments.flag("sequence-parallel") and tp != 1  # validate_args switches it off for one rank
     spread = arguments.integer("ds-sequence-parallel-size", field="parallel.cp", least=1)
     overlap = arguments.flag("tp-comm-overlap")
     if overlap and not split:
-        arguments.refuse("tp-comm-overlap", "needs --sequence-parallel in Megatron")
+        asked = arguments.flag("sequence-parallel")
+        needed = "--tensor-model-parallel-size of more than 1" if asked else "--sequence-parallel"
+        arguments.refuse("tp-comm-overlap", f"needs {needed} in Megatron")
     found: dict[str, Any] = {
         "parallel.ep": ep,
         "parallel.expert_tp": expert_tp if arguments.has("num-experts") and expert_tp != tp else None,
@@ -210,6 +195,23 @@ def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[
             arguments.refuse("cp-comm-type", "is not simulated", allowed=", ".join(CP_COMM_TYPES))
         found["parallel.cp_comm_type"] = CP_COMM_TYPES[kind] if cp is None or cp > 1 else None
     return found
+
+
+def _replicas(arguments: MegatronArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Give plain DDP the buckets of --ddp-bucket-size, in bytes of the format that is reduced."""
+    found = replica_settings(arguments)
+    size = found.pop("ddp.bucket_elements", None)
+    reduced = settings.get("training.reduce_dtype") or "fp32"
+    if size is not None:
+        found["ddp.bucket_cap_mb"] = size * DType(reduced).bytes / MIB
+    return found
+
+
+def _check_positions(arguments: MegatronArguments, length: int | None) -> None:
+    name = "max-position-embeddings"
+    rows = arguments.integer(name, least=1) if arguments.has(name) else None
+    if rows is not None and length is not None and rows < length and arguments.key(name).startswith("--"):
+        arguments.refuse(name, f"is below --seq-length {length}, which Megatron refuses", allowed=f"at least {length}")
 
 
 def _dropout(arguments: MegatronArguments) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
+from simgpu.workload.software import PRESETS, Fusion
 
 _CORE: Final = (
     "use-mcore-models", "use-te", "expert-model-parallel-size", "expert-tensor-parallel-size",
@@ -31,11 +33,15 @@ _OF_2021: Final = (
 _SCALING: Final = {"delayed": "delayed", "tensorwise": "current"}
 _PRESET_LOSS: Final = {"te": "fused"}
 """What presets have for a cross-entropy, where it is no chain of kernels."""
+_SWITCHES: Final[Mapping[str, Fusion]] = {
+    "no-bias-dropout-fusion": "bias_dropout", "no-rope-fusion": "rope",
+    "no-gradient-accumulation-fusion": "gradient_accumulation",
+}  # fmt: skip
 _RECIPE: Final = "delayed"  # default of --fp8-recipe
 
 
 def megatron_software(arguments: MegatronArguments, precision: str | None) -> dict[str, Any] | str:
-    """Return the software generation: a preset, or one with its fp8 scaling and cross-entropy.
+    """Return the software generation: a preset, or one with its fp8 scaling, cross-entropy and lacking fusions.
 
     Parameters
     ----------
@@ -47,13 +53,17 @@ def megatron_software(arguments: MegatronArguments, precision: str | None) -> di
     str or dict
     """
     preset = _generation(arguments)
-    graphs = (arguments.text("cuda-graph-impl") or "none") != "none" or arguments.flag("enable-cuda-graph")
+    own = _unfused(arguments, preset) | _softmax(arguments, preset)
+    graphs = (arguments.text("cuda-graph-impl") or "none") != "none"
+    graphs = any([graphs, *(arguments.flag(f"{kind}-cuda-graph") for kind in ("enable", "external"))])
+    if arguments.text("cuda-graph-scope") not in (None, "full", "full_iteration") and graphs:
+        arguments.note(f"{arguments.key('cuda-graph-scope')}: the whole step is replayed from graphs here")
     recipe = arguments.text("fp8-recipe") or _RECIPE
     loss = _loss(arguments)
-    own_loss = {} if loss == _PRESET_LOSS.get(preset, "chain") else {"cross_entropy": loss}
+    own |= {} if loss == _PRESET_LOSS.get(preset, "chain") else {"cross_entropy": loss}
     if preset != "te" or not (graphs or precision == "fp8"):
-        return {"preset": preset, **own_loss} if own_loss else preset
-    found: dict[str, Any] = {"preset": preset, **own_loss}
+        return {"preset": preset, **own} if own else preset
+    found: dict[str, Any] = {"preset": preset, **own}
     if precision == "fp8":
         if recipe not in _SCALING:
             arguments.note(
@@ -64,6 +74,48 @@ def megatron_software(arguments: MegatronArguments, precision: str | None) -> di
     if graphs:
         found["cuda_graphs"] = True
     return found
+
+
+def _unfused(arguments: MegatronArguments, preset: str) -> dict[str, Any]:
+    """Return the fusions that are switched off, as far as the generation has them.
+
+    NVIDIA/Megatron-LM megatron/training/arguments.py, core_transformer_config_from_args: of the activation's two
+    switches the one of the model's own activation counts.
+    """
+    if arguments.has("no-persist-layer-norm") and preset != "te" and not _is_rmsnorm(arguments):
+        arguments.flag("no-persist-layer-norm")
+        arguments.note(
+            f"{arguments.key('no-persist-layer-norm')} is not priced: Apex's other kernel for LayerNorm is slower"
+        )
+    gated = arguments.flag("swiglu")
+    switches = {**_SWITCHES, f"no-bias-{'swiglu' if gated else 'gelu'}-fusion": "bias_activation"}
+    software = PRESETS[preset]
+    off = [fusion for name, fusion in switches.items() if arguments.flag(name) and software.without(fusion) != software]
+    if not gated and arguments.flag("disable-bias-linear") and not arguments.flag("quick-geglu"):
+        off = [fusion for fusion in off if fusion != "bias_activation"]  # GeLU alone is one kernel either way
+    if arguments.flag("use-torch-fsdp2"):  # which has no buffers to add into, and needs the switch
+        off = [fusion for fusion in off if fusion != "gradient_accumulation"]
+    if not arguments.has("position-embedding-type", "use-rotary-position-embeddings"):
+        off = [fusion for fusion in off if fusion != "rope"]  # positions are learned by default
+    return {"unfused": sorted(off)} if off else {}
+
+
+def _is_rmsnorm(arguments: MegatronArguments) -> bool:
+    return (arguments.text("normalization") or "").lower() == "rmsnorm"
+
+
+def _softmax(arguments: MegatronArguments, preset: str) -> dict[str, Any]:
+    """Return PyTorch's kernels of the softmax, where Megatron's own is switched off and flash attention has none.
+
+    NVIDIA/Megatron-LM megatron/core/fusions/fused_softmax.py (forward_torch_softmax). Scores were in fp32 by default
+    while --no-query-key-layer-scaling was there to switch that off (until 2023).
+    """
+    scaled = any(arguments.flag(name) for name in ("apply-query-key-layer-scaling", "attention-softmax-in-fp32"))
+    of_today = arguments.has("transformer-impl", *_CORE)
+    in_fp32 = scaled or not (of_today or arguments.flag("no-query-key-layer-scaling"))
+    if not arguments.flag("no-masked-softmax-fusion") or PRESETS[preset].flash_attention:
+        return {}
+    return {"softmax": "fp32" if in_fp32 else "half"}
 
 
 def _loss(arguments: MegatronArguments) -> str:

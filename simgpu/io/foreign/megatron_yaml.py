@@ -16,7 +16,7 @@ from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
 from simgpu.io.foreign.megatron_run import megatron_settings
-from simgpu.io.foreign.nccl_environment import IDLE_VARIABLES, nccl_settings
+from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings, note_attention
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "megatron-yaml"
@@ -87,6 +87,9 @@ def read_megatron_yaml(path: Path) -> Reading:
     hints = " ".join(arguments.written(name) for name in ("data-path", "tokenizer-type"))
     settings = megatron_settings(arguments, bert=bool(re.search("bert", hints, re.IGNORECASE)))
     settings |= nccl_settings(ledger, "ENV_VARS")
+    note_attention(ledger, "ENV_VARS")
     ledger.idle(*(f"{block}.{form}" for name in IDLE for form in (f"--{name}", name.replace("-", "_"))))
-    ledger.idle(*(f"ENV_VARS.{name}" for name in IDLE_VARIABLES), *_IDLE)
+    variables = ledger.data.get("ENV_VARS")
+    names = [str(name) for name in variables] if isinstance(variables, Mapping) else []
+    ledger.idle(*(f"ENV_VARS.{name}" for name in idle_variables(names)), *_IDLE)
     return ledger.reading(KIND, settings)

@@ -29,27 +29,47 @@ _POSITIVE: Final = {
     "scatter_gather_tensors_in_pipeline": "no-scatter-gather-tensors-in-pipeline",
 }
 """Switches that the command line has the other way round."""
-_IDLE: Final = (
-    "language_model.apply_residual_connection_post_layernorm", "language_model.layernorm_zero_centered_gamma",
-    "language_model.bias_*_fusion", "language_model.masked_softmax_fusion", "language_model.persist_layer_norm",
-    "language_model.memory_efficient_layer_norm", "language_model.apply_rope_fusion", "language_model.init_method",
-    "language_model.embedding_init_method", "language_model.output_layer_init_method", "language_model.fp8_*",
-    "language_model.clone_scatter_output_in_embedding", "language_model.gated_linear_unit",
-    "language_model.moe_token_dropping", "language_model.fp32_residual_connection",
-    "language_model.distribute_saved_activations", "model_parallel.virtual_pipeline_model_parallel_size",
-    "model_parallel.perform_initialization", "model_parallel.params_dtype", "model_parallel.timers",
-    "model_parallel.gradient_accumulation_fusion", "model_parallel.async_tensor_model_parallel_allreduce",
-    "model_parallel.tp_comm_*", "model_parallel.*_func", "model_parallel.pipeline_dtype",
-    "model_parallel.enable_autocast", "model_parallel.autocast_dtype", "model_parallel.variable_seq_lengths",
-    "model_parallel.num_microbatches_with_partial_activation_checkpoints", "model_parallel.batch_p2p_*",
-    "model_parallel.use_ring_exchange_p2p", "model_parallel.deallocate_pipeline_outputs",
-    "model_parallel.pipeline_model_parallel_split_rank", "model_parallel.cpu_offloading*",
-    "model_parallel._cpu_offloading_context", "model_parallel.barrier_with_L1_time", "check_for_nan_in_loss_and_grad",
-    "add_position_embedding", "decoder_seq_length", "retriever_seq_length", "sample_rate", "mask_prob",
-    "short_seq_prob", "data_parallel_random_init", "delay_grad_reduce", "delay_param_gather", "lazy_mpu_init",
-    "standalone_embedding_stage", "adlr_autoresume*", "fp16_lm_cross_entropy", "tp_comm_overlap_cfg",
-    "exit_on_missing_checkpoint", "tensorboard_*", "group_query_attention", "swiglu", "squared_relu", "num_experts",
+_FUSIONS: Final = {
+    "no-bias-gelu-fusion": "language_model.bias_activation_fusion",
+    "no-bias-swiglu-fusion": "language_model.bias_swiglu_fusion",
+    "no-bias-dropout-fusion": "language_model.bias_dropout_fusion",
+    "no-masked-softmax-fusion": "language_model.masked_softmax_fusion",
+    "no-rope-fusion": "language_model.apply_rope_fusion",
+    "no-persist-layer-norm": "language_model.persist_layer_norm",
+    "no-gradient-accumulation-fusion": "model_parallel.gradient_accumulation_fusion",
+}
+"""Those that are off where the file leaves them out (TransformerConfig of megatron/core)."""
+_LANGUAGE_MODEL: Final = (
+    "apply_residual_connection_post_layernorm", "layernorm_zero_centered_gamma", "bias_activation_fusion",
+    "bias_swiglu_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "masked_softmax_fusion", "persist_layer_norm",
+    "memory_efficient_layer_norm", "apply_rope_fusion", "init_method", "embedding_init_method",
+    "output_layer_init_method", "fp8_margin", "fp8_interval", "fp8_amax_history_len", "fp8_amax_compute_algo",
+    "fp8_wgrad", "clone_scatter_output_in_embedding", "gated_linear_unit", "moe_token_dropping",
 )  # fmt: skip
+_MODEL_PARALLEL: Final = (
+    "virtual_pipeline_model_parallel_size", "perform_initialization", "params_dtype", "timers",
+    "gradient_accumulation_fusion", "async_tensor_model_parallel_allreduce", "tp_comm_split_ag", "tp_comm_atomic_ag",
+    "tp_comm_split_rs", "tp_comm_atomic_rs", "tp_comm_bulk_wgrad", "tp_comm_bulk_dgrad", "tp_comm_overlap_ag",
+    "tp_comm_overlap_rs", "tp_comm_overlap_rs_dgrad", "finalize_model_grads_func", "grad_scale_func", "no_sync_func",
+    "grad_sync_func", "param_sync_func", "pipeline_dtype", "enable_autocast", "autocast_dtype",
+    "variable_seq_lengths", "num_microbatches_with_partial_activation_checkpoints", "batch_p2p_comm",
+    "batch_p2p_sync", "use_ring_exchange_p2p", "deallocate_pipeline_outputs", "pipeline_model_parallel_split_rank",
+    "cpu_offloading_num_layers", "cpu_offloading_weights", "cpu_offloading_activations", "_cpu_offloading_context",
+    "barrier_with_L1_time",
+)  # fmt: skip
+_OUTSIDE: Final = (
+    "check_for_nan_in_loss_and_grad", "add_position_embedding", "decoder_seq_length", "retriever_seq_length",
+    "sample_rate", "mask_prob", "short_seq_prob", "data_parallel_random_init", "delay_grad_reduce",
+    "delay_param_gather", "lazy_mpu_init", "standalone_embedding_stage", "adlr_autoresume",
+    "adlr_autoresume_interval", "tp_comm_overlap_cfg", "exit_on_missing_checkpoint", "bert_binary_head",
+    "log_loss_scale_to_tensorboard", "manual_gc_eval", "group_query_attention", "swiglu", "squared_relu",
+    "num_experts",
+)  # fmt: skip
+_IDLE: Final = (
+    *(f"language_model.{name}" for name in _LANGUAGE_MODEL), *(f"model_parallel.{name}" for name in _MODEL_PARALLEL),
+    *_OUTSIDE,
+)  # fmt: skip
+"""Names of examples/gpt3/gpt_config.yaml and of the classes TransformerConfig and ModelParallelConfig."""
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -116,6 +136,10 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
             keys[_RENAMED.get(argument, argument)] = key
             if name in _POSITIVE:
                 keys[_POSITIVE[name]], values[_POSITIVE[name]] = key, not ledger.flag(key)
+    for argument, key in _FUSIONS.items():
+        keys[argument], values[argument] = key, not ledger.flag(key)
+    if ledger.flag("language_model.add_bias_linear") is not False:
+        values["no-bias-gelu-fusion"] = True  # core_transformer_config_from_yaml
     _activation(ledger, keys, values)
     keys.pop("group-query-attention", None)  # the number of groups alone counts (TransformerConfig)
     if "num-query-groups" in keys:

@@ -19,13 +19,14 @@ NANOTRON: Final = "nanotron"
 PICOTRON: Final = "picotron"
 _ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
 _IDLE: Final = (
-    "checkpoints*", "data*", "general*", "logging*", "lighteval*", "metrics_logging*", "profiler*", "s3_upload*",
-    "tokenizer*", "doremi*", "model.init_method*", "model.make_vocab_size_divisible_by",
+    "checkpoints", "data", "data_stages", "general", "logging", "lighteval", "metrics_logging", "profiler", "s3_upload",
+    "tokenizer", "doremi", "model.init_method", "model.make_vocab_size_divisible_by",
     "optimizer.learning_rate_scheduler", "optimizer.clip_grad", "optimizer.weight_decay",
     "optimizer.weight_decay_exclude_named_params",
     *(f"{block}.{name}" for block in ("optimizer", "optimizer.optimizer_factory")
       for name in ("adam_beta1", "adam_beta2", "adam_eps", "torch_adam_is_fused")),
-    "optimizer.torch_adam_is_fused", "tokens.limit_*", "tokens.train_steps", "tokens.val_check_interval",
+    "optimizer.torch_adam_is_fused", "tokens.limit_test_batches", "tokens.limit_val_batches",
+    "tokens.train_steps", "tokens.val_check_interval",
     "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather",
     *(f"model.model_config.{name}" for name in (
         "_attn_implementation", "_fused_rms_norm", "_fused_rotary_emb", "_use_doc_masking", "_use_qkv_packed",
@@ -35,7 +36,7 @@ _IDLE: Final = (
     )),
 )  # fmt: skip
 _PICO_IDLE: Final = (
-    "dataset*", "checkpoint*", "logging*", "environment*", "training.seed", "training.learning_rate",
+    "dataset", "checkpoint", "logging", "environment", "training.seed", "training.learning_rate",
     "training.total_train_steps", "training.num_samples", "training.max_tokens", "distributed.backend",
     "model.use_fused_adam",
 )  # fmt: skip

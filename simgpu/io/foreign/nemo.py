@@ -56,7 +56,14 @@ _ADAPTED: Final = {
     "all": (*_QKV, "o_proj", *_MLP), "mlp_fc1": _MLP[:2], "mlp_fc2": _MLP[2:], "mlp": _MLP,
 }  # fmt: skip
 """Projections by the names of NeMo's adapters."""
+_FUSIONS: Final = {
+    "no-bias-gelu-fusion": ("bias_activation_fusion", True), "no-bias-swiglu-fusion": ("bias_activation_fusion", True),
+    "no-bias-dropout-fusion": ("bias_dropout_add_fusion", True), "no-rope-fusion": ("apply_rope_fusion", True),
+    "no-masked-softmax-fusion": ("masked_softmax_fusion", True), "no-persist-layer-norm": ("persist_layer_norm", False),
+}  # fmt: skip
+"""Keys and defaults of what Megatron's switches turn off."""
 _APEX_MIB: Final = 100
+_FUSED_ADAM: Final = "fused_adam"
 _SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
 
 
@@ -112,10 +119,14 @@ def read_nemo(path: Path) -> Reading:
     settings |= _fsdp(ledger)
     settings |= _peft(ledger)
     _sequence(ledger, settings)
-    if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
-        settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16"}
     if ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16"):
-        settings |= {"training.param_dtype": "fp32", "training.master_dtype": None, "training.grad_dtype": "fp32"}
+        settings |= {"training.param_dtype": "fp32", "training.master_dtype": None}  # weights under autocast
+        settings |= dict.fromkeys(("training.grad_dtype", "training.reduce_dtype"), "fp32")
+        kept = {"training.grad_dtype": "fp32"}
+    else:
+        kept = {}
+    if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
+        settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16", **kept}
     for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection", "fp8_params"):
         if ledger.flag(f"model.{name}"):
             ledger.note(f"model.{name} is not simulated")
@@ -149,6 +160,10 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
     switch("no-overlap-p2p-communication", "overlap_p2p_comm", not ledger.flag("model.overlap_p2p_comm"))
     switch("group-query-attention", "num_query_groups", ledger.get("model.num_query_groups") is not None)
     switch("cross-entropy-loss-fusion", "cross_entropy_loss_fusion", ledger.flag("model.cross_entropy_loss_fusion"))
+    for name, (key, default) in _FUSIONS.items():
+        fused = ledger.flag(f"model.{key}")
+        switch(name, key, not (default if fused is None else fused))
+    switch("no-gradient-accumulation-fusion", "gradient_accumulation_fusion", not _accumulates(ledger))
     fp8 = ledger.flag("model.fp8")
     switch("fp8-format", "fp8", "hybrid" if fp8 else None)
     switch(
@@ -164,7 +179,9 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
         ledger.refuse("trainer.precision", "NeMo finds no format in it for Megatron's models", allowed=allowed)
     if LIGHTNING[word][0] != "fp32":
         keys[LIGHTNING[word][0]], values[LIGHTNING[word][0]] = "trainer.precision", True
-    optimizer = ledger.text("model.optim.name") or "fused_adam"
+    if "fp16" in keys and ledger.flag("model.apply_query_key_layer_scaling"):
+        switch("apply-query-key-layer-scaling", "apply_query_key_layer_scaling", True)
+    optimizer = ledger.text("model.optim.name") or _FUSED_ADAM
     if optimizer in _SHARDED:
         switch("use-distributed-optimizer", "optim.name", True)
         switch("overlap-grad-reduce", "optim.overlap_grad_sync", ledger.flag("model.optim.overlap_grad_sync") or False)
@@ -179,10 +196,21 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
         if ledger.flag("model.optim.average_in_collective"):
             switch("ddp-average-in-collective", "optim.average_in_collective", True)
     elif "adam" not in optimizer:
-        ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*_SHARDED, "fused_adam")))
+        ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*_SHARDED, _FUSED_ADAM)))
     if ledger.flag("model.enable_cuda_graph"):
         switch("enable-cuda-graph", "enable_cuda_graph", True)
     return MegatronArguments(ledger, keys, values)
+
+
+def _accumulates(ledger: Ledger) -> bool:
+    """Return whether weight gradients are added in the GEMM, which NeMo switches off where its optimizer cannot.
+
+    NVIDIA/NeMo nemo/collections/nlp/models/language_modeling/megatron_base_model.py, _validate_and_override_config.
+    """
+    asked = ledger.flag("model.gradient_accumulation_fusion") and ledger.flag("model.megatron_amp_O2")
+    sharded = (ledger.text("model.optim.name") or _FUSED_ADAM) in _SHARDED
+    pipelined = (ledger.integer("model.pipeline_model_parallel_size") or 1) > 1
+    return bool(asked) and not ledger.flag("model.fsdp") and (sharded or pipelined)
 
 
 def _apex_bucket(ledger: Ledger) -> int:

@@ -7,13 +7,15 @@ MLP has half the width of its first product), ``scripts/train.py`` (FSDP with Py
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.optimizer_names import optimizer
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "olmo"
@@ -21,9 +23,20 @@ _PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32"}
 _SHARES: Final = {"one_in_two": (1, 2), "one_in_three": (1, 3), "one_in_four": (1, 4), "one_in_eight": (1, 8),
                   "two_in_three": (2, 3), "three_in_four": (3, 4)}  # fmt: skip
 """Blocks that are recomputed, of how many."""
+_BLOCKS: Final = {
+    "wandb": ("project", "entity", "group", "name", "tags", "log_artifacts", "rank_zero_only", "log_interval"),
+    "scheduler": ("name", "units", "t_warmup", "t_max", "alpha_f", "alpha_0", "grad_clip_warmup_steps",
+                  "grad_clip_warmup_factor", "warmup_min_lr"),
+    "data": ("paths", "memmap_dtype", "datasets", "label_mask_paths", "pad_direction", "generate_attention_mask",
+             "generate_doc_lengths", "num_workers", "drop_last", "pin_memory", "prefetch_factor", "persistent_workers",
+             "timeout", "seed", "instance_filter", "custom_dataset"),
+    "tokenizer": ("identifier", "truncate_direction"), "speed_monitor": ("window_size", "gpu_flops_available"),
+    "algorithms": ("gradient_clipping",),
+}  # fmt: skip
+"""Fields of WandbConfig, SchedulerConfig, DataConfig, TokenizerConfig and SpeedMonitorConfig, and Composer's block."""
 _IDLE: Final = (
-    "run_name", "seed", "epoch", "dry_run", "n_gpus", "wandb.*", "wandb", "scheduler.*", "data.*",
-    "evaluators", "evaluators.*", "tokenizer.*", "speed_monitor.*", "algorithms.*", "canceled_check_interval",
+    *(f"{block}.{name}" for block, names in _BLOCKS.items() for name in names),
+    "run_name", "seed", "epoch", "dry_run", "n_gpus", "evaluators", "canceled_check_interval",
     "console_log_interval", "eval_interval",
     "eval_on_load", "eval_subset_num_batches", "device_eval_batch_size", "save_folder", "remote_save_folder",
     "save_interval", "save_interval_unsharded", "save_interval_ephemeral", "save_num_checkpoints_to_keep",
@@ -66,12 +79,14 @@ def recognise(path: Path, text: str) -> bool:
     )
 
 
-def read_olmo(path: Path) -> Reading:
+def read_olmo(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     """Read a configuration of OLMo's.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -81,7 +96,7 @@ def read_olmo(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(read_document(path).interpolated())
+    ledger = Ledger(overridden(path, over).interpolated())
     model = _model(ledger)
     settings: dict[str, Any] = {
         "model": model,

@@ -11,15 +11,22 @@ _OPTIMIZERS: Final = (
     ("adamwtorchfused", "adamw", "fused"), ("adamwapexfused", "adamw", "fused"),
     ("8bit", "adam8bit", None), ("4bit", "adam8bit", None), ("lionw8b", "adam8bit", None), ("noop", "none", None),
     ("adamwtorch", "adamw", "foreach"), ("adafactor", "adafactor", None), ("galore", "adamw", None),
-    ("adam", "adamw", None), ("adopt", "adamw", None), ("lion", "sgd", None), ("sgd", "sgd", None),
-    ("rmsprop", "sgd", None), ("muon", "sgd", None), ("adagrad", "sgd", None), ("lamb", "adamw", None),
+    ("muon", "sgd", None), ("adam", "adamw", None), ("adopt", "adamw", None), ("lion", "sgd", None),
+    ("sgd", "sgd", None),
+    ("rmsprop", "sgd", None), ("adagrad", "sgd", None), ("lamb", "adamw", None),
 )  # fmt: skip
+# Muon: 5 (4 m^2 n + 2 m^3) FLOPs for a matrix of m x n, m <= n, beside 6 m n for each token (KellerJordan/Muon muon.py,
+# zeropower_via_newtonschulz5); at most 5 m / tokens for m = n.
 _APPROXIMATE: Final = {
     "apollo": "its projections are not simulated: whole fp32 moments are kept",
     "galore": "its projections are not simulated: whole fp32 moments are kept",
     **dict.fromkeys(("lion8bit", "lionw8b"), "it is priced as 8-bit Adam, which keeps one moment more"),
     "lion": "it is priced as sgd with momentum, which keeps one moment too",
-    "muon": "its orthogonalisation is not simulated: it is priced as sgd with momentum",
+    "muon": (
+        "is priced as sgd with momentum. Not priced: the products of its five Newton-Schulz iterations, up to 5 x "
+        "width of the model / tokens of a step of the model's own FLOPs (tokens of a replica where each does all), and "
+        "the second moment of what it leaves to AdamW: embedding, head, norms"
+    ),
     "adagrad": "it is priced as sgd with momentum, which keeps as many moments",
     "lamb": "it is priced as adamw, which keeps as many moments",
     "4bit": "it is priced as 8-bit Adam",

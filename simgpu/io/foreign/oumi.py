@@ -6,14 +6,16 @@ Names and defaults: oumi-ai/oumi ``src/oumi/core/configs/params/{model,training,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets, quantized
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import trainer_settings
 
@@ -46,12 +48,14 @@ def recognise(path: Path, text: str) -> bool:
     return isinstance(training, dict) and "trainer_type" in training
 
 
-def read_oumi(path: Path) -> Reading:
+def read_oumi(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     """Read an Oumi configuration.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def read_oumi(path: Path) -> Reading:
     ScenarioError
         For training that is not simulated.
     """
-    ledger = Ledger(read_document(path))
+    ledger = Ledger(overridden(path, over))
     kind = (ledger.text("training.trainer_type") or "trl_sft").lower()
     if kind not in _TRAINERS:
         ledger.refuse("training.trainer_type", "is not simulated", allowed=", ".join(_TRAINERS).upper())
@@ -105,5 +109,5 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
         quantized(ledger, 4)
     return {
         "rank": ledger.integer("peft.lora_r", least=1) or 8,
-        **adapter_targets(ledger, ledger.names("peft.lora_target_modules")),
+        **adapter_targets(ledger, "peft.lora_target_modules", ledger.names("peft.lora_target_modules")),
     }

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.device_filters import hostfile, included, remaining
+from simgpu.errors import ScenarioError
+from simgpu.io.foreign.device_filters import filled, hostfile, included, remaining
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
@@ -93,6 +94,8 @@ class _Count:
                     "deepspeed": self._deepspeed, "accelerate": self._accelerate}  # fmt: skip
         gpus, nodes = counters.get(self.line.launcher, self._plain)()
         processes = True
+        if gpus is None and nodes is None and self.open is None and self.line.launcher == "swift":
+            gpus = self._one_process()
         if gpus is None and nodes is None and self.line.launcher not in counters and self.open is None:
             gpus = self._visible()
             processes = self.line.launcher != "python" or bool(self.line.wrapped)
@@ -182,6 +185,8 @@ class _Count:
             gpus = len(str(listed[1]).split(",")) * (nodes or 1)
         elif gpus is not None and nodes in (None, 1):
             check_visible(self.ledger, "launcher.num_processes", gpus)
+        elif gpus is None and self.open is None and nodes in (None, 1) and not self.ledger.raw("launcher.config_file"):
+            gpus = self._visible()  # Accelerate counts them where no configuration tells
         return gpus, nodes
 
     def _filtered(self, nodes: int | None) -> tuple[int | None, int | None] | None:
@@ -231,6 +236,8 @@ class _Count:
             slots = [int(slot) for host in listed if (slot := host.rpartition(":")[2]).isdecimal() and ":" in host]
             nodes = len(listed)
             total = sum(slots) if total is None and len(slots) == nodes else total
+        elif nodes is None and per_node is None and self.open is None:
+            total, nodes = filled(self._slots(), total)
         if self.line.wrapped == "srun":
             per_node = per_node or self._variable("SLURM_NTASKS_PER_NODE")
             nodes = nodes or self._variable("SLURM_NNODES")
@@ -243,6 +250,24 @@ class _Count:
         if total is not None and nodes is None and per_node is not None and total % per_node == 0:
             nodes = total // per_node
         return total, nodes
+
+    def _slots(self) -> dict[str, int]:
+        """Return what the hostfile of ``mpirun`` lists; nothing of one that names hosts without their slots."""
+        named = self._word("wrapper", "hostfile", "machinefile", "f")
+        if named is None or self.folder is None:
+            return {}
+        try:
+            return hostfile(self.folder / user_path(str(named[1])))
+        except ScenarioError:
+            return {}
+
+    def _one_process(self) -> int:
+        """Return the GPU of ms-swift's one process, which spreads a model over several (swift/cli/main.py)."""
+        visible = self._visible()
+        if visible is not None and visible > 1:
+            problem = "are GPUs of one process, over which ms-swift spreads the model: this is not simulated"
+            self.ledger.refuse(VISIBLE, problem, fix=f"start a process on each: NPROC_PER_NODE={visible}")
+        return 1
 
     def _visible(self) -> int | None:
         found = visible_gpus(self.ledger)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simgpu.errors import printable
+from simgpu.io.foreign.overrides import Overrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class Reading:
         Paths for ``network.logs``.
     options : mapping
         What the file holds for another one that names it.
+    over : tuple of Overrides
+        What a launch line sets above the files that it names.
     """
 
     source: str
@@ -56,6 +59,7 @@ class Reading:
     notes: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    over: tuple[Overrides, ...] = ()
 
     @property
     def not_understood(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,10 @@ from simgpu.io.foreign.accelerate import ROTATE_METHODS
 from simgpu.io.foreign.dimensions import dimensions
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.toml_text import is_toml, parse_toml
+from simgpu.io.foreign.torchtitan_formats import format_settings, is_compiled
 from simgpu.io.foreign.torchtitan_keys import IDLE, NOT_SIMULATED
 from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings
 from simgpu.io.text_file import read_text
@@ -27,8 +28,6 @@ from simgpu.io.text_file import read_text
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
 _OPTIMIZERS: Final = ("Adam", "AdamW")
-_KERNELS: Final = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop"}
-_FORMATS: Final = {word: FORMATS[word] for word in ("bfloat16", "float32")}
 DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
 
 
@@ -71,7 +70,33 @@ def read_torchtitan(path: Path) -> Reading:
     >>> [reading.settings[f] for f in ("model", "training.micro_batch_size", "training.gradient_accumulation")]
     ['llama-3-8b', 1, 4]
     """
-    ledger = Ledger(Document(source=path.name, data=parse_toml(read_text(path, str(path)), path.name)))
+    return read_job(Document(source=path.name, data=parse_toml(read_text(path, str(path)), path.name)))
+
+
+def read_job(document: Document) -> Reading:
+    """Read the options of a job.
+
+    Parameters
+    ----------
+    document : Document
+        Tables of options; the reading keeps them.
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        When they ask for what is not simulated.
+
+    Examples
+    --------
+    >>> job = read_job(Document(source="j.toml", data={"parallelism": {"tensor_parallel_degree": "2"}}))
+    >>> job.settings["parallel.sequence_parallel"]
+    True
+    """
+    ledger = Ledger(document)
     block = "parallelism" if "parallelism" in ledger.data else "training"
     pipes = "parallelism" if "parallelism" in ledger.data else "experimental"
     tp = ledger.integer(f"{block}.tensor_parallel_degree", least=1) or 1
@@ -79,7 +104,7 @@ def read_torchtitan(path: Path) -> Reading:
     cp = ledger.integer(f"{pipes}.context_parallel_degree", least=1) or 1
     model = _model(ledger)
     layers = _layers(model)
-    compiled = _compiled(ledger)
+    compiled = is_compiled(ledger)
     settings: dict[str, Any] = {
         "model": model,
         "training.sequence_length": ledger.integer("training.seq_len", least=1) or 2048,
@@ -109,11 +134,11 @@ def read_torchtitan(path: Path) -> Reading:
     settings |= batch_settings(ledger, pp, pipes)
     settings |= schedule_settings(ledger, pipes, pp, layers)
     settings |= _replicas(ledger, block, pp)
-    settings |= _recompute(ledger, layers, pp)
-    settings |= _formats(ledger, compiled)
+    settings |= _recompute(ledger, layers, pp * settings.get("parallel.virtual_stages", 1))
+    settings |= format_settings(ledger, compiled)
     _left_out(ledger, pipes)
     ledger.idle(*IDLE)
-    return ledger.reading(KIND, settings)
+    return replace(ledger.reading(KIND, settings), options=document.data)
 
 
 def _model(ledger: Ledger) -> dict[str, Any] | str | None:
@@ -214,7 +239,7 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
     return found
 
 
-def _recompute(ledger: Ledger, layers: int | None, pp: int) -> dict[str, Any]:
+def _recompute(ledger: Ledger, layers: int | None, stages: int) -> dict[str, Any]:
     key = "activation_checkpoint.mode"
     mode = (ledger.text(key) or "selective").lower()
     if mode not in ("none", "selective", "full"):
@@ -231,55 +256,4 @@ def _recompute(ledger: Ledger, layers: int | None, pp: int) -> dict[str, Any]:
         )
     if every == 1 or layers is None:
         return {"training.recompute": "full"}
-    return {"training.recompute": "full", "training.recompute_layers": max(1, layers // pp // every)}
-
-
-def _compiled(ledger: Ledger) -> bool:
-    if ledger.flag("training.compile"):
-        return True
-    if not ledger.flag("compile.enable"):
-        return False
-    parts = ledger.get("compile.components")
-    if parts is None or "model" in parts:
-        return True
-    ledger.note(f"compile.components: {', '.join(parts)} alone are compiled; kernels are those of eager PyTorch here")
-    return False
-
-
-def _formats(ledger: Ledger, compiled: bool) -> dict[str, Any]:
-    """FSDP gathers in bf16 and reduces in fp32; fp8 with scales from a pass over each tensor (pytorch/ao)."""
-    param = ledger.choice("training.mixed_precision_param", _FORMATS) or "bf16"
-    reduce = ledger.choice("training.mixed_precision_reduce", _FORMATS) or "fp32"
-    converters = ledger.get("model.converters")
-    listed = converters if isinstance(converters, list) else str(converters or "").split(",")
-    fp8 = any("float8" in str(name) or "quantize" in str(name) for name in listed) or ledger.flag(
-        "float8.enable_float8_linear"
-    )
-    if any("mx" in str(name) for name in listed):
-        ledger.refuse("model.converters", "is not simulated: MX formats", allowed="float8")
-    if fp8:
-        for name in ("float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.enable_fsdp_float8_all_gather"):
-            if ledger.flag(name):
-                ledger.note(f"{name} is not simulated: weights are gathered in bf16")
-    precision = "fp8" if fp8 else param
-    kernels = ledger.choice("optimizer.implementation", _KERNELS)
-    if ledger.flag("optimizer.fused") is False:  # of 2024
-        kernels = kernels or "foreach"
-    settings: dict[str, Any] = {"training.precision": precision}
-    if ledger.choice("training.dtype", _FORMATS) == "bf16":
-        settings |= {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
-        ledger.note("training.dtype bfloat16: the moments are in bf16 there and in fp32 here")
-    if precision != "fp32":
-        settings["training.reduce_dtype"] = reduce
-    if compiled:
-        settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
-    elif fp8:
-        settings["software"] = {"preset": "flash", "optimizer": kernels} if kernels else "flash"
-        ledger.note(
-            "software: flash, whose elementwise kernels are fused; torchtitan runs float8 without compile slower"
-        )
-    else:
-        # Without compile: PyTorch's FlashAttention, and norms, rotary embedding, SwiGLU and loss op by op.
-        settings["software"] = {"preset": "megatron-2023", "optimizer": kernels or "fused"}
-        ledger.note("software: kernels of PyTorch op by op around FlashAttention-2, which are those of megatron-2023")
-    return settings
+    return {"training.recompute": "full", "training.recompute_layers": max(1, layers // stages // every)}

@@ -1,4 +1,9 @@
-"""Batch and pipeline of a torchtitan job (pytorch/torchtitan torchtitan/distributed/pipeline_parallel.py)."""
+"""Batch and pipeline of a torchtitan job.
+
+pytorch/torchtitan torchtitan/distributed/pipeline_parallel.py; before April 2025 (pull request 1103)
+torchtitan/parallelisms/pipelining_utils.py and torchtitan/distributed/pipeline.py, which number micro-batches where
+later ones size them, and give no place to embedding and head.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +47,12 @@ def batch_settings(ledger: Ledger, pp: int, pipes: str) -> dict[str, Any]:
     if pp > 1:
         pieces = ledger.integer(f"{pipes}.pipeline_parallel_microbatches", least=1)
         size = ledger.integer(f"{pipes}.pipeline_parallel_microbatch_size", least=1)
-        old = pipes == "experimental"  # cuts into as many as there are ranks
-        pieces = pieces or (pp if old else None)
+        if pieces is None and _is_old(ledger, pipes):
+            pieces = _old_stages(ledger, pipes, pp)
         if pieces is not None:
             if local % pieces:
-                ledger.refuse("training.batch_size", f"is not divided into {pieces} pipeline micro-batches")
+                key = "training.local_batch_size" if ledger.raw("training.local_batch_size") else "training.batch_size"
+                ledger.refuse(key, f"is not divided into {pieces} pipeline micro-batches")
             micro = local // pieces
         else:
             micro = size or 1
@@ -113,6 +119,7 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
         for end in ("first", "last")
     )
     each = ledger.integer(f"{pipes}.pipeline_parallel_layers_per_stage", least=1)
+    old = _is_old(ledger, pipes)
     stages = pp * (2 if name in _LOOPED else 1)
     if each is not None and layers is not None:
         stages = -(-(layers + first + last) // each)
@@ -122,7 +129,9 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
             )
     if layers is None:
         return found
-    placed = spread_layers(layers, stages, first=first, last=last)
+    if old and stages > layers:
+        ledger.refuse(f"{pipes}.pipeline_parallel_degree", f"makes {stages} stages of {layers} layers", allowed="fewer")
+    placed = behind_first(layers, stages) if old else spread_layers(layers, stages, first=first, last=last)
     if min(placed) < 0:
         problem = f"leaves less than no layer of {layers} to one of {stages} stages"
         ledger.refuse(f"{pipes}.pipeline_parallel_{'first' if placed[0] < 0 else 'last'}_stage_less_layers", problem)
@@ -131,6 +140,24 @@ def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -
     if stages > pp:
         found["parallel.virtual_stages"] = stages // pp
     return found
+
+
+def _is_old(ledger: Ledger, pipes: str) -> bool:
+    """Return whether the options are those from before embedding and head had a place of their own."""
+    later = ("pipeline_parallel_layers_per_stage", "pipeline_parallel_microbatch_size",
+             "pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")  # fmt: skip
+    if any(ledger.raw(f"{pipes}.{name}") is not None for name in later):
+        return False
+    return pipes == "experimental" or ledger.raw(f"{pipes}.pipeline_parallel_microbatches") is not None
+
+
+def _old_stages(ledger: Ledger, pipes: str, pp: int) -> int:
+    """Return how many stages there are, which was how many micro-batches where a file did not say."""
+    borders = _borders(ledger, pipes)
+    if borders:
+        return len(borders) + 1
+    looped = schedule_name(ledger.text(f"{pipes}.pipeline_parallel_schedule") or "1F1B") in _LOOPED
+    return pp * (2 if looped else 1)
 
 
 def _borders(ledger: Ledger, pipes: str) -> list[int]:
@@ -183,3 +210,28 @@ def spread_layers(layers: int, stages: int, *, first: int = 1, last: int = 1) ->
     placed[0] -= first
     placed[-1] -= last
     return placed
+
+
+def behind_first(layers: int, stages: int) -> list[int]:
+    """Return the layers of each stage as torchtitan placed them before April 2025.
+
+    Parameters
+    ----------
+    layers, stages : int
+
+    Returns
+    -------
+    list of int
+
+    Notes
+    -----
+    ``layers // stages`` each, and what is left over goes one by one to the stages from the second on
+    (torchtitan/parallelisms/pipelining_utils.py, generate_split_points).
+
+    Examples
+    --------
+    >>> behind_first(80, 4), behind_first(30, 4)
+    ([20, 20, 20, 20], [7, 8, 8, 7])
+    """
+    each, rest = divmod(layers, stages)
+    return [each + (1 <= stage <= rest) for stage in range(stages)]

@@ -8,13 +8,15 @@ moments all have the recipe's ``dtype``; there is no master copy.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets, quantized
-from simgpu.io.foreign.document import mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 
@@ -62,12 +64,14 @@ def recognise(path: Path, text: str) -> bool:
     return isinstance(model, dict) and str(model.get("_component_", "")).startswith("torchtune.")
 
 
-def read_torchtune(path: Path) -> Reading:
+def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     """Read a torchtune recipe.
 
     Parameters
     ----------
     path : Path
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def read_torchtune(path: Path) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(read_document(path).interpolated())
+    ledger = Ledger(overridden(path, over).interpolated())
     _refuse(ledger)
     alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
@@ -149,4 +153,4 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
         names += ["gate_proj", "up_proj", "down_proj"]
     if ledger.flag("model.apply_lora_to_output"):
         names.append("lm_head")
-    return {"rank": rank, **adapter_targets(ledger, names)}
+    return {"rank": rank, **adapter_targets(ledger, "model.lora_attn_modules", names)}

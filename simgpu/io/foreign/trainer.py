@@ -6,18 +6,18 @@ huggingface/trl ``trl/trainer/sft_config.py``, ``trl/trainer/model_config.py``. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import lora
 from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
-from simgpu.io.foreign.document import Document, mapping_of, read_document
+from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import FILE, read_fsdp
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
+from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer_keys import IDLE
 
@@ -30,11 +30,17 @@ _MODELS: Final = ("model_name_or_path", "model_name", "pretrained_model_name_or_
 _FUSED: Final = ("flash", "sdpa", "fa2", "fa3", "flex", "xformers", "true", "unsloth")
 """Parts of the words for attention in one kernel; names of kernels on the hub hold one of them."""
 _UNFUSED: Final = ("eager", "disabled", "math")
-_ATTENTION: Final = ("attn_implementation", "flash_attn", "model_init_kwargs.attn_implementation")
+_ATTENTION: Final = ("attn_implementation", "attn_impl", "flash_attn", "model_init_kwargs.attn_implementation")
 _LIGER: Final = ("use_liger_kernel", "use_liger", "enable_liger_kernel")  # Trainer, TRL of 2025, LLaMA-Factory
 _RECOMPUTE: Final = ("gradient_checkpointing", "activation_checkpointing")
 """The latter is the name since Transformers 5."""
+RECOMPUTES: Final = "trainer_recomputes"
+"""Key in ``open`` of arguments by which Trainer itself recomputes blocks."""
 _UNDECIDED: Final = ("auto", "false", "none")
+_WORDS: Final = ("true", "false", "none")
+"""Values of --deepspeed that name no file: DeepSpeed's own is a switch (deepspeed/__init__.py)."""
+_OFFLOADED: Final = {"offload_optimizer": 1, "offload_param": 3}
+"""Least stage of ZeRO that keeps each on the CPU."""
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -49,14 +55,14 @@ def recognise(path: Path, text: str) -> bool:
     return data is not None and any(name in data for name in ("per_device_train_batch_size", "gradient_checkpointing"))
 
 
-def read_trainer(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) -> Reading:
+def read_trainer(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     """Read a file of Trainer arguments, as ``HfArgumentParser`` and TRL take them.
 
     Parameters
     ----------
     path : Path
-    fsdp_config : mapping, optional
-        What the file holds that ``fsdp_config`` names.
+    over : sequence of Overrides
+        What stands above its values.
 
     Returns
     -------
@@ -66,19 +72,8 @@ def read_trainer(path: Path, *, fsdp_config: Mapping[str, Any] | None = None) ->
     ------
     ScenarioError
     """
-    ledger = Ledger(with_options(read_document(path), fsdp_config))
+    ledger = Ledger(overridden(path, over))
     return ledger.reading(KIND, trainer_settings(ledger), open_fields=open_fields(ledger))
-
-
-def with_options(document: Document, fsdp_config: Mapping[str, Any] | None) -> Document:
-    """Put the options of a file in the place of its name.
-
-    Examples
-    --------
-    >>> with_options(Document(source="x", data={"fsdp_config": "a.json"}), {"fsdp_version": 2}).data
-    {'fsdp_config': {'fsdp_version': 2}}
-    """
-    return document if fsdp_config is None else replace(document, data={**document.data, "fsdp_config": fsdp_config})
 
 
 def open_fields(ledger: Ledger, at: str = "") -> tuple[str, ...]:
@@ -118,6 +113,8 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
         micro = ledger.integer(f"{at}per_gpu_train_batch_size", least=1)
     _machines(ledger, at)
     checkpointing = next((flag for name in _RECOMPUTE if (flag := ledger.flag(f"{at}{name}")) is not None), None)
+    if checkpointing:
+        ledger.open[RECOMPUTES] = "gradient_checkpointing"
     settings: dict[str, Any] = {
         "model": next((name for key in _MODELS if (name := ledger.text(f"{at}{key}"))), None),
         "training.micro_batch_size": micro,
@@ -245,13 +242,14 @@ def _loaded(ledger: Ledger, at: str) -> None:
 
 def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Note a DeepSpeed file that is named, and what it must say too; return Trainer's defaults of the batch."""
-    given = ledger.text(f"{at}deepspeed")
-    named = given or ledger.text(f"{at}deepspeed_config")
-    if named is None or named.lower() in ("false", "true", "none"):
+    given, file = ledger.text(f"{at}deepspeed"), ledger.text(f"{at}deepspeed_config")
+    switch = (given or "").lower()
+    named = file if given is None or switch in _WORDS else given
+    if named is None or named.lower() in _WORDS:
         ledger.matched = trainer_values(ledger, at, complete=False)
-        return {}
+        return _in_code(ledger, at) if switch == "true" else {}
     ledger.open["deepspeed_config_file"] = named
-    complete = given is not None and (not at or settings["training.micro_batch_size"] is not None)
+    complete = named is given and (not at or settings["training.micro_batch_size"] is not None)
     ledger.matched = trainer_values(ledger, at, complete=complete)
     if not complete:
         return {}
@@ -260,3 +258,27 @@ def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any
         for field, key in (("training.micro_batch_size", MICRO), ("training.gradient_accumulation", STEPS))
         if settings[field] is None
     }
+
+
+def _in_code(ledger: Ledger, at: str) -> dict[str, Any]:
+    """Read what a script takes that makes DeepSpeed's configuration in its own code, as DeepSpeed-Chat does.
+
+    deepspeedai/DeepSpeedExamples applications/DeepSpeed-Chat dschat/utils/ds_utils.py, get_train_ds_config.
+    """
+    stage = ledger.integer(f"{at}zero_stage")
+    if stage is None or stage > 3:
+        words = "--deepspeed, and no file of DeepSpeed's configuration: give it as another FILE"
+        ledger.open["parallel.data_parallel"] = words
+        return {}
+    settings: dict[str, Any] = {"parallel.data_parallel": f"zero{stage}" if stage else "ddp"}
+    if ledger.flag(f"{at}offload"):
+        kept = {"device": "cpu", "pin_memory": False}
+        settings |= {f"zero.{name}": kept for name, least in _OFFLOADED.items() if stage >= least}
+    word = (ledger.text(f"{at}dtype") or "fp16").lower()
+    if word in FORMATS and precision(ledger, at) is None:
+        settings["training.precision"] = FORMATS[word]
+        ledger.note(
+            f"the script makes DeepSpeed's configuration: stage {stage} and {FORMATS[word]}, as DeepSpeed-Chat does "
+            "with these arguments, and DeepSpeed's defaults for what they do not say"
+        )
+    return settings

@@ -13,7 +13,8 @@ _PLAIN: Final = (
     "singularity", "apptainer", "command",
 )  # fmt: skip
 _STARTED: Final = (
-    "torchrun", "deepspeed", "accelerate", "llamafactory-cli", "axolotl", "tune", "composer", "swift", "bash", "sh",
+    "torchrun", "deepspeed", "accelerate", "llamafactory-cli", "axolotl", "tune", "composer", "swift", "trl",
+    "oumi", "litgpt", "megatron", "bash", "sh",
 )  # fmt: skip
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "srun": {"n": "tasks", "ntasks": "tasks", "N": "nodes", "c": "cpus_per_task", "ntasks_per_node": "per_node"},

@@ -13,6 +13,8 @@ from simgpu.io.launch.job import Files, Job, cannot
 from simgpu.io.launch.megatron_model import model_rows
 from simgpu.io.launch.script import LAUNCH, nccl_variables, rendezvous, script, torchrun
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
+from simgpu.workload.model import Model
+from simgpu.workload.software import PRESETS
 
 STEPS: Final = 50
 """Optimizer steps of a first run."""
@@ -133,6 +135,9 @@ def _pipeline(job: Job) -> list[list[str]]:
         rows.append(["--pipeline-model-parallel-layout", _layout(placed)])
     elif strategy.virtual_stages > 1:
         rows.append(["--num-virtual-stages-per-pipeline-rank", str(stages // strategy.pp)])
+    if strategy.virtual_stages > 1 and strategy.pp == 2 and not strategy.overlap_p2p:
+        problem = "with virtual stages on 2 pipeline ranks is what Megatron refuses: they send and receive at once"
+        raise cannot("parallel.overlap_p2p", False, problem, allowed="true")
     if strategy.virtual_stages > 1 and not strategy.overlap_p2p:
         rows.append(["--no-overlap-p2p-communication"])
     return rows
@@ -192,9 +197,27 @@ def _software(job: Job) -> list[str]:
         row.append("--use-flash-attn")
     elif name in _LOCAL and not job.strategy.scatter_gather:
         row.append("--no-scatter-gather-tensors-in-pipeline")
+    row += _fusions(job)
     if job.software.fused_cross_entropy or job.software.fused_exponent:
         row += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl"]
         row.append("te" if job.software.fused_cross_entropy else "native")
     if job.software.host.cuda_graphs and name not in _LOCAL:
         row += ["--cuda-graph-impl", "local"]
     return row
+
+
+def _fusions(job: Job) -> list[str]:
+    """Return the switches of fusions that the generation has and the job has not."""
+    software, preset = job.software, PRESETS[job.software.name]
+    swiglu = isinstance(job.model, Model) and job.model.mlp == "swiglu"
+    off = {
+        f"--no-bias-{'swiglu' if swiglu else 'gelu'}-fusion": software.activation_bias_kernel,
+        "--no-bias-dropout-fusion": software.residual_bias_kernel,
+        "--no-rope-fusion": preset.fused_rope and not software.fused_rope,
+        "--no-gradient-accumulation-fusion": preset.fused_wgrad_accumulation
+        and not software.fused_wgrad_accumulation
+        and job.kind != "fsdp",
+        "--no-masked-softmax-fusion": not software.flash_attention and software.softmax != preset.softmax,
+        "--attention-softmax-in-fp32": not software.flash_attention and software.softmax == "fp32",
+    }
+    return [name for name, is_off in off.items() if is_off]

@@ -1,0 +1,90 @@
+"""Megatron's arguments that change time or memory of a step and are not simulated, with what is in their place.
+
+NVIDIA/Megatron-LM megatron/training/arguments.py; deepspeedai/Megatron-DeepSpeed megatron/arguments.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simgpu.io.foreign.megatron_arguments import MegatronArguments
+
+_WHOLE_SEQUENCES: Final = "attention is over whole sequences here, and nothing of them is offloaded"
+_OVERLAPS: Final = (
+    "with --tp-comm-overlap, the exchanges of Transformer Engine's own defaults run beside their products"
+)
+NOT_SIMULATED: Final = {
+    "cpu-offloading": "activations stay on the GPU here",
+    "fine-grained-activation-offloading": "activations stay on the GPU here",
+    "optimizer-cpu-offload": "optimizer states stay on the GPU here",
+    "optimizer-offload-policy": "optimizer states stay on the GPU here",
+    "fp8-param-gather": "weights are gathered in 16 bits here",
+    "no-fp8-wgrad": "weight gradients are products in fp8 here, and the job's take longer",
+    "first-last-layers-bf16": "all layers are in fp8 here, and the job's first and last take longer",
+    "fp32-residual-connection": "the residual stream is in 16 bits here, and the job moves and keeps more",
+    "fp16-lm-cross-entropy": "the loss is in fp32 here, and the job's takes less",
+    "deterministic-mode": "kernels are the usual ones here, and the job's are slower",
+    "use-precision-aware-optimizer": "moments are in fp32 here",
+    "reuse-grad-buf-for-mxfp8-param-ag": "no buffer is shared here",
+    "overlap-moe-expert-parallel-comm": "all-to-alls of experts are waited for here",
+    "moe-shared-expert-overlap": "the shared expert runs behind the routed ones here",
+    "moe-layer-recompute": "layers of experts are not recomputed here: more memory and less time than in the job",
+    "moe-expert-capacity-factor": "no token is dropped here",
+    "moe-train-capacity-factor": "no token is dropped here",
+    "delay-wgrad-compute": "weight gradients are computed in order here",
+    "defer-embedding-wgrad-compute": "weight gradients of the head are computed in order here",
+    "overlap-p2p-communication-warmup-flush": "messages of warm-up and cool-down are waited for here",
+    "microbatch-group-size-per-virtual-pipeline-stage": "as many micro-batches as pipeline ranks go together here",
+    "hierarchical-context-parallel-sizes": "ranks of context parallelism exchange in one level here",
+    "num-distributed-optimizer-instances": "the states are shared out among all replicas here",
+    "enable-full-sharding-in-hsdp": "the states are shared out among all replicas here",
+    "ddp-num-buckets": "buckets have the size of --ddp-bucket-size here",
+    "ddp-reduce-scatter-with-fp32-accumulation": "NCCL's reduce-scatter is simulated",
+    "suggested-communication-unit-size": "FSDP gathers layer by layer here",
+    "keep-fp8-transpose-cache": "no transposed copies of weights are kept here",
+    "use-nccl-ub": "collectives use no registered buffers here",
+    "use-sharp": "collectives are NCCL's own choice here; network.nccl.algo of a scenario sets another",
+    "window-attn-skip-freq": "every layer attends to the window here",
+    "no-rope-freq": "every layer has the rotary embedding here",
+    "softmax-type": "the softmax is the plain one here",
+    "qk-l2-norm": "query and key are not normalised here",
+    **dict.fromkeys(
+        ("disable-tp-comm-overlap-ag", "disable-tp-comm-overlap-rs", "disable-tp-comm-split-ag",
+         "disable-tp-comm-split-rs", "disable-tp-comm-bulk-dgrad", "disable-tp-comm-bulk-wgrad",
+         "tp-comm-overlap-rs-dgrad"), _OVERLAPS,
+    ),
+    **dict.fromkeys(
+        ("ds-sequence-parallel-fpdt", "ds-sequence-parallel-fpdt-chunk-size", "ds-sequence-parallel-fpdt-offloading"),
+        _WHOLE_SEQUENCES,
+    ),
+    "checkpoint-in-cpu": "inputs of layers stay on the GPU here",
+    "distribute-saved-activations": "each rank keeps the whole input of a layer here",
+}  # fmt: skip
+_TRIVIAL: Final = {
+    "num-distributed-optimizer-instances": "1", "softmax-type": "vanilla", "optimizer-offload-policy": "static",
+}  # fmt: skip
+"""Values that are the default."""
+
+
+def note_not_simulated(arguments: MegatronArguments) -> None:
+    """Note what of the arguments is not simulated.
+
+    Parameters
+    ----------
+    arguments : MegatronArguments
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> from simgpu.io.foreign.ledger import Ledger
+    >>> ledger = Ledger(Document(source="a.args", data={"--deterministic-mode": True}))
+    >>> note_not_simulated(MegatronArguments(ledger, {"deterministic-mode": "--deterministic-mode"}))
+    >>> ledger.notes
+    ["--deterministic-mode is not simulated: kernels are the usual ones here, and the job's are slower"]
+    """
+    for name, here in NOT_SIMULATED.items():
+        if not arguments.has(name):
+            continue
+        value = arguments.raw(name)
+        if str(value) != _TRIVIAL.get(name):
+            arguments.note(f"{arguments.key(name)} is not simulated: {here}")

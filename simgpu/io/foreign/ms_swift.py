@@ -1,0 +1,174 @@
+"""Arguments of ms-swift's ``swift sft`` and ``swift pt``, on a command line or in a YAML file.
+
+Names and defaults: modelscope/ms-swift ``swift/arguments/{sft_args,tuner_args}.py``, ``swift/arguments/base_args``,
+``swift/trainers/arguments.py`` and ``swift/config/*.json``; what it hands to Trainer keeps Trainer's names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from simgpu.io.foreign.adapters import adapter_targets, quantized
+from simgpu.io.foreign.deepspeed_match import STEPS
+from simgpu.io.foreign.document import mapping_of
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
+from simgpu.io.foreign.overrides import Overrides, overridden
+from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer import trainer_settings
+
+KIND: Final = "ms-swift"
+LEAST_BATCH: Final = "least_global_batch_size"
+"""Key in ``open`` of the sequences of a step that accumulation makes up where its steps are not given."""
+_BATCH: Final = 16
+_RANK: Final = 8
+_TYPES: Final = ("tuner_type", "train_type", "sft_type")
+"""Names of version 4, 3 and 2."""
+_TARGETS: Final = ("target_modules", "lora_target_modules")
+_MODELS: Final = ("model", "model_id_or_path", "model_type")
+_BUCKETS: Final = {"allgather_bucket_size": 200_000_000, "reduce_bucket_size": 200_000_000}
+_AUTO_SIZES: Final = dict.fromkeys(
+    ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"), "auto"
+)
+_CPU: Final = {"device": "cpu", "pin_memory": True}
+_CONFIGS: Final[dict[str, dict[str, Any]]] = {
+    "zero0": {"stage": 0, **_BUCKETS},
+    "zero1": {"stage": 1, **_BUCKETS},
+    "zero2": {"stage": 2, **_BUCKETS},
+    "zero2_offload": {"stage": 2, "offload_optimizer": _CPU, **_BUCKETS},
+    "zero3": {"stage": 3, **_AUTO_SIZES},
+    "zero3_offload": {"stage": 3, "offload_optimizer": _CPU, "offload_param": _CPU, **_AUTO_SIZES},
+}
+"""DeepSpeed's options in the files that come with it."""
+_AUTO: Final = {
+    "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "gradient_accumulation_steps": "auto",
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+}  # fmt: skip
+_IDLE: Final = (
+    "adapters", "tuner_backend", "add_version", "dataset*", "val_dataset*", "cached_*", "split_dataset_ratio",
+    "columns", "strict", "model_name", "model_author", "custom_*", "interleave_prob", "stopping_strategy",
+    "shuffle_buffer_size", "download_mode", "remove_unused_columns", "max_new_tokens", "temperature", "top_k", "top_p",
+    "repetition_penalty", "num_beams", "stream", "stop_words", "model_revision", "task_type", "experts_impl",
+    "new_special_tokens", "num_labels", "problem_type", "rope_scaling", "max_model_len", "local_repo_path",
+    "init_strategy", "quant_method", "bnb_4bit_*", "template*", "system", "truncation_strategy", "max_pixels",
+    "agent_template", "norm_bbox", "use_chat_template", "padding_side", "loss_scale", "is_binary_loss_scale",
+    "response_prefix", "enable_thinking", "modules_to_save", "lora_alpha", "lora_dropout", "lora_bias", "lora_dtype",
+    "lorap_lr_ratio", "use_rslora", "init_weights", "create_checkpoint_symlink", "load_args", "load_data_args",
+    "packing*", "padding_free", "lazy_tokenize", "use_hf", "hub_token", "ignore_args_error", "external_plugins",
+    "model_kwargs", "loss_type", "metric", "eval_*", "swanlab_*", "freeze_vit", "freeze_aligner", "ENV",
+    "vit_gradient_checkpointing", "vit_lr", "aligner_lr", "max_epochs", "save_only_model", "resume_only_model",
+    "check_model", "router_aux_loss_coef", "loader_*", "acc_strategy", "train_dataloader_shuffle", "callbacks",
+)  # fmt: skip
+
+
+def recognise(path: Path, text: str) -> bool:
+    r"""Return whether a file holds arguments of ms-swift.
+
+    Examples
+    --------
+    >>> recognise(Path("sft.yaml"), "model: Qwen/Qwen3-8B\ntuner_type: lora")
+    True
+    """
+    data = mapping_of(text)
+    return data is not None and any(name in data for name in _TYPES)
+
+
+def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading:
+    r"""Read arguments of ms-swift.
+
+    Parameters
+    ----------
+    path : Path or None
+        None where a command line has them all.
+    over : sequence of Overrides
+        What stands above its values.
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ScenarioError
+        For training that is not simulated.
+
+    Examples
+    --------
+    >>> line = Overrides(source="run.sh", values={"model": "Qwen/Qwen3-8B", "deepspeed": "zero2"})
+    >>> reading = read_ms_swift(None, over=[line])
+    >>> [reading.settings[f"training.{name}"] for name in ("lora", "precision", "micro_batch_size")]
+    [{'rank': 8, 'targets': ['all-linear']}, 'bf16', 1]
+    """
+    document = overridden(path, over)
+    document.data.setdefault("per_device_train_batch_size", 1)
+    written = _written(document.data)
+    ledger = Ledger(document)
+    kind = (next((word for name in _TYPES if (word := ledger.text(name))), None) or "lora").lower()
+    if kind not in ("lora", "full"):
+        ledger.refuse(
+            next(name for name in _TYPES if ledger.raw(name) is not None), "is not simulated", allowed="lora, full"
+        )
+    steps = ledger.raw("gradient_accumulation_steps")
+    settings = trainer_settings(ledger)
+    settings["model"] = next((name for key in _MODELS if (name := ledger.text(key))), None)
+    settings["training.lora"] = _lora(ledger) if kind == "lora" else None
+    settings["training.precision"] = settings["training.precision"] or _precision(ledger)
+    settings["training.recompute"] = settings["training.recompute"] or "full"
+    if steps is None:
+        settings["training.gradient_accumulation"] = None
+        ledger.matched.pop(STEPS, None)
+        ledger.open[LEAST_BATCH] = str(_BATCH)
+    size = ledger.integer("sequence_parallel_size", least=1)
+    if size and size > 1:
+        settings |= {"parallel.cp": size, "parallel.cp_comm_type": "a2a"}
+    settings["parallel.tp"] = ledger.integer("deepspeed_autotp_size", least=1)
+    settings["zero.zero_hpz_partition_size"] = ledger.integer("zero_hpz_partition_size", least=1)
+    settings["training.frozen"] = (ledger.number("freeze_parameters_ratio") or None) if kind == "full" else None
+    for name in ("freeze_parameters", "freeze_parameters_regex", "trainable_parameters", "freeze_llm"):
+        if kind == "full" and ledger.get(name):
+            ledger.refuse(name, "freezes some of the weights; say which", fix="--set training.frozen=[...]")
+    bits = ledger.integer("quant_bits")
+    if bits:
+        quantized(ledger, bits)
+    ledger.idle(*_IDLE)
+    ledger.written = written
+    return ledger.reading(KIND, settings)
+
+
+def _written(data: dict[str, Any]) -> dict[str, str]:
+    """Put the files that come with ms-swift in the place of their names; return their text."""
+    if str(data.get("fsdp")) == "fsdp2":
+        data |= {"fsdp": "full_shard auto_wrap", "gradient_checkpointing": False}
+        data["fsdp_config"] = {"fsdp_version": 2, "reshard_after_forward": True, "activation_checkpointing": True}
+    named = data.get("deepspeed")
+    if not isinstance(named, str) or named not in _CONFIGS:
+        return {}
+    data["deepspeed"] = f"{named}.json"
+    block = {"overlap_comm": False, "contiguous_gradients": True, **_CONFIGS[named]}
+    return {f"{named}.json": json.dumps({"zero_optimization": block, **_AUTO})}
+
+
+def _lora(ledger: Ledger) -> dict[str, Any]:
+    if ledger.text("target_regex"):
+        names, key = [str(ledger.text("target_regex"))], "target_regex"
+    else:
+        key = next((name for name in _TARGETS if ledger.names(name)), _TARGETS[0])
+        names = ledger.names(key) or ["all-linear"]
+    if ledger.get("target_parameters"):
+        ledger.refuse("target_parameters", "is not simulated: adapters on the weights of experts")
+    if ledger.flag("use_dora"):
+        ledger.note("use_dora: the norms of DoRA are not simulated: it is priced as LoRA")
+    names = ["all-linear" if name.upper() in ("ALL", "DEFAULT") else name for name in names]
+    return {"rank": ledger.integer("lora_rank", least=1) or _RANK, **adapter_targets(ledger, key, names)}
+
+
+def _precision(ledger: Ledger) -> str:
+    word = (ledger.text("torch_dtype") or "").lower()
+    if word not in FORMATS:
+        ledger.note("torch_dtype is left out: ms-swift takes the format of the published weights; bf16 is simulated")
+        ledger.open["loaded_dtype"] = "bf16"
+        return "bf16"
+    return "bf16" if FORMATS[word] == "bf16" else "fp16"

@@ -1,0 +1,103 @@
+"""Number formats and kernels of a torchtitan job.
+
+pytorch/torchtitan torchtitan/config/job_config.py; pytorch/ao torchao/float8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.number_formats import FORMATS
+
+_KERNELS: Final = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop"}
+_FORMATS: Final = {word: FORMATS[word] for word in ("bfloat16", "float32")}
+
+
+def is_compiled(ledger: Ledger) -> bool:
+    """Return whether the model is compiled.
+
+    Parameters
+    ----------
+    ledger : Ledger
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> is_compiled(Ledger(Document(source="j.toml", data={"compile": {"enable": True, "components": ["loss"]}})))
+    False
+    """
+    if ledger.flag("training.compile"):
+        return True
+    if not ledger.flag("compile.enable"):
+        return False
+    parts = ledger.names("compile.components")
+    if ledger.raw("compile.components") is None or "model" in parts:
+        return True
+    ledger.note(f"compile.components: {', '.join(parts)} alone are compiled; kernels are those of eager PyTorch here")
+    return False
+
+
+def format_settings(ledger: Ledger, compiled: bool) -> dict[str, Any]:
+    """Return formats and kernels: FSDP gathers in bf16, reduces in fp32; fp8 finds scales in a pass over each tensor.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    compiled : bool
+
+    Returns
+    -------
+    dict
+        Scenario fields.
+
+    Raises
+    ------
+    ScenarioError
+        For MX formats.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> format_settings(Ledger(Document(source="j.toml", data={})), True)
+    {'training.precision': 'bf16', 'training.reduce_dtype': 'fp32', 'software': 'compile'}
+    """
+    param = ledger.choice("training.mixed_precision_param", _FORMATS) or "bf16"
+    reduce = ledger.choice("training.mixed_precision_reduce", _FORMATS) or "fp32"
+    converters = ledger.get("model.converters")
+    listed = converters if isinstance(converters, list) else str(converters or "").split(",")
+    fp8 = any("float8" in str(name) or "quantize" in str(name) for name in listed) or ledger.flag(
+        "float8.enable_float8_linear"
+    )
+    if any("mx" in str(name) for name in listed):
+        ledger.refuse("model.converters", "is not simulated: MX formats", allowed="float8")
+    if fp8:
+        for name in ("float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.enable_fsdp_float8_all_gather"):
+            if ledger.flag(name):
+                ledger.note(f"{name} is not simulated: weights are gathered in bf16")
+    precision = "fp8" if fp8 else param
+    kernels = ledger.choice("optimizer.implementation", _KERNELS)
+    if ledger.flag("optimizer.fused") is False:  # of 2024
+        kernels = kernels or "foreach"
+    settings: dict[str, Any] = {"training.precision": precision}
+    if ledger.choice("training.dtype", _FORMATS) == "bf16":
+        settings |= {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
+        ledger.note("training.dtype bfloat16: the moments are in bf16 there and in fp32 here")
+    if precision != "fp32":
+        settings["training.reduce_dtype"] = reduce
+    if compiled:
+        settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
+    elif fp8:
+        settings["software"] = {"preset": "flash", "optimizer": kernels} if kernels else "flash"
+        ledger.note(
+            "software: flash, whose elementwise kernels are fused; torchtitan runs float8 without compile slower"
+        )
+    else:
+        # Without compile: PyTorch's FlashAttention, and norms, rotary embedding, SwiGLU and loss op by op.
+        settings["software"] = {"preset": "megatron-2023", "optimizer": kernels or "fused"}
+        ledger.note("software: kernels of PyTorch op by op around FlashAttention-2, which are those of megatron-2023")
+    return settings
