@@ -47,6 +47,6 @@ class BlockGroup:
         gathering = self._open.pop(number, None)
         here = [] if gathering is None else gathering.here
         for arrival in here:
-            arrival.blocks.free_host()
+            arrival.blocks.host.free()
         for arrival in here:
             self.loop.release(arrival.walk)

@@ -1,17 +1,111 @@
-"""What the CPU thread of a rank waits for when it issues a block, and when it is through.
-
-``rows`` are the first row of the block on the host stream, and the one behind its last.
-"""
+"""The CPU of a rank as its blocks see it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from simgpu.engine.host import HostThread
+from simgpu.engine.lane_host import LaneHost
 from simgpu.engine.outcome import Outcome
 
 
-def needed_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: int, outcome: Outcome) -> int:
+@dataclass(slots=True, eq=False)
+class BlockHost:
+    """The thread that issues a rank's blocks, if any.
+
+    It stands at the begin of the block that the rank has come to, or is behind its end.
+
+    Parameters
+    ----------
+    rows : sequence of (int, int)
+        Of every gate: the first row of the block on the host stream, and the one behind its last.
+    """
+
+    rows: Sequence[tuple[int, int]]
+    thread: HostThread | None = None
+    ahead: bool = False  # it has issued all of the block before that begins
+
+    def issues(self, gate: int) -> bool:
+        """Whether it issues a block while that is played."""
+        begin, end = self.rows[gate]
+        return end > begin and not self.ahead
+
+    def comes(self, gate: int, step: int, local_ns: int, *, quiet: bool) -> bool:
+        """Walk to a block's begin or, if some of it is issued already, behind its end; return whether it is there.
+
+        Parameters
+        ----------
+        gate, step : int
+        local_ns : int
+            The block's begin.
+        quiet : bool
+            Whether all that was issued has ended.
+        """
+        self.ahead = False
+        if not self.issues(gate):
+            return quiet
+        begin, end = self.rows[gate]
+        if quiet and self._issuer.reaches(step, begin):
+            return True
+        self.ahead = 0 <= self._issuer.through_ns(step, end) <= local_ns
+        return self.ahead
+
+    @property
+    def _issuer(self) -> HostThread:
+        assert self.thread is not None  # asked for only where it issues something
+        return self.thread
+
+    def only_issues(self, gate: int) -> bool:
+        """Whether the thread does nothing in a block but issue it, if that."""
+        return not self.issues(gate) or self._issuer.script.stretch(*self.rows[gate]) is not None
+
+    def hold(self, asked: Callable[[], None]) -> None:
+        """Keep the thread at a block's begin until it is asked to go on."""
+        if self.thread is not None and not self.ahead:
+            self.thread.asked = asked
+
+    def free(self) -> None:
+        """Let it go on."""
+        if self.thread is not None:
+            self.thread.asked = None
+
+    def is_free(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> bool:
+        """Whether it is plain that it holds nothing up: it begins in time, whatever it waits for."""
+        if outcome.slack_ns is None:
+            return False
+        needed = _needed_ns(self._issuer, self.rows[gate], step, local_ns, outcome)
+        return max(self._issuer.local_ns, needed) - local_ns <= outcome.slack_ns
+
+    def key(self, gate: int, step: int, local_ns: int) -> tuple[Hashable, ...]:
+        """Return how far it is ahead, and what ends it waits for: that counts where it holds something up."""
+        thread = self._issuer
+        ahead = thread.local_ns - local_ns
+        if ahead < 0 or any(queue.ends_ns and queue.ends_ns[-1] > thread.local_ns for queue in thread.queues):
+            return ahead, _needed_ends(thread, self.rows[gate], step, local_ns)
+        return (ahead,)
+
+    def state(self, gate: int, step: int, local_ns: int) -> Hashable:
+        """Return all of it that a block depends on, with times from the block's begin on."""
+        if not self.issues(gate):
+            return self.ahead
+        return self._issuer.local_ns - local_ns, _needed_ends(self._issuer, self.rows[gate], step, local_ns)
+
+    def lane(self, gate: int, step: int) -> LaneHost | None:
+        """Return the thread on its way through a block; None where it issues nothing there."""
+        return LaneHost(self._issuer, *self.rows[gate], step) if self.issues(gate) else None
+
+    def commit(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> None:
+        """Do what it does in a block."""
+        if self.issues(gate):
+            thread, rows, free = self._issuer, self.rows[gate], outcome.slack_ns is not None
+            thread.local_ns = _issued_ns(thread, rows, step, begin_ns, outcome) if free else begin_ns + outcome.host_ns
+            thread.position = rows[1]
+
+
+def _needed_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: int, outcome: Outcome) -> int:
     """Return the latest end that the launches of a block wait for, with an outcome's own; 0 for none."""
     stretch = thread.script.stretch(*rows)
     assert stretch is not None  # else the CPU does more than issue, and no outcome is free of it
@@ -27,12 +121,12 @@ def needed_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: in
     return latest
 
 
-def issued_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: int, outcome: Outcome) -> int:
+def _issued_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: int, outcome: Outcome) -> int:
     """Return when the CPU has issued a block that it holds nowhere up."""
     stretch = thread.script.stretch(*rows)
     assert stretch is not None  # else the CPU does more than issue, and no outcome is free of it
     end = thread.local_ns + stretch.total_ns
-    if needed_ns(thread, rows, step, begin_ns, outcome) <= thread.local_ns:
+    if _needed_ns(thread, rows, step, begin_ns, outcome) <= thread.local_ns:
         return end
     for place, row, needs, _ in stretch.queues:
         queue = thread.queues[place]
@@ -47,7 +141,7 @@ def issued_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: in
     return end
 
 
-def needed_ends(thread: HostThread, rows: tuple[int, int], step: int, local_ns: int) -> bytes:
+def _needed_ends(thread: HostThread, rows: tuple[int, int], step: int, local_ns: int) -> bytes:
     """Return the ends from before a block that its launches wait for, relative to its begin."""
     begin, end = rows
     table = thread.script.table[begin:end]

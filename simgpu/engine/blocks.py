@@ -8,22 +8,22 @@ and nothing changes meanwhile it is kept, and placed as a whole in every layer, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simgpu.engine.block_group import BlockGroup
-from simgpu.engine.block_host import issued_ns, needed_ends, needed_ns
+from simgpu.engine.block_host import BlockHost
 from simgpu.engine.block_layout import BlockLayout
 from simgpu.engine.events import RankEvents
-from simgpu.engine.gathering import Arrival
-from simgpu.engine.host import HostThread
+from simgpu.engine.gathering import Arrival, Play
 from simgpu.engine.lane import TOO_LATE_NS, Lane
-from simgpu.engine.lane_host import LaneHost
 from simgpu.engine.layout import Gate
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.outcome import Local, Outcome
+from simgpu.engine.quiet_links import Guard
 from simgpu.engine.rank import Walk
 from simgpu.engine.recorder import MemoryLog, Recorder
 from simgpu.engine.rendezvous import Meeting, Side
@@ -32,6 +32,9 @@ from simgpu.engine.step import COMPUTE_STREAM
 from simgpu.engine.stretch import Stretches
 from simgpu.program import COMPUTE
 from simgpu.timeline import Int64
+
+if TYPE_CHECKING:
+    from simgpu.engine.stream import StreamProcess
 
 
 @dataclass(slots=True, eq=False)
@@ -47,8 +50,11 @@ class RankBlocks:
         Of every gate: the same for blocks that do the same at the same prices.
     courses : list of int
         The same, whatever times the rank's own kernels take.
-    host_at : list of (int, int)
-        Of every gate: the rows of the host stream that issue it.
+    host : BlockHost
+    guards : list of Guard
+        Of every gate: what must be quiet for its transfers to take what they take alone.
+    quiet : dict of int to frozenset of int
+        Links that are, by rank, while that plays a block. All ranks share it.
     sides : list of Side
         The rank's transfers.
     stretches : mapping of str to StretchedKernels
@@ -58,13 +64,17 @@ class RankBlocks:
     known : dict
         Outcomes by kind, what is resident beside it and, where that matters, how far the CPU is ahead. All ranks share
         it.
+    plays : dict
+        What was found by kind and state; None where a block in that state cannot be played by itself. All share it.
     """
 
     rank: int
     gates: list[Gate | None]
     kinds: list[int]
     courses: list[int]
-    host_at: list[tuple[int, int]]
+    host: BlockHost
+    guards: list[Guard]
+    quiet: dict[int, frozenset[int]]
     sides: list[Side]
     groups: list[BlockGroup]
     events: RankEvents
@@ -74,8 +84,9 @@ class RankBlocks:
     stretches: Stretches
     once: Set[int]
     known: dict[Hashable, Outcome]
+    plays: dict[Hashable, Play | None]
     streams: dict[str, Local] = field(default_factory=dict)
-    thread: HostThread | None = None
+    processes: dict[str, StreamProcess] = field(default_factory=dict)
     decided: int = -1
 
     def layout(self, gate: int) -> BlockLayout:
@@ -107,10 +118,7 @@ class RankBlocks:
         levels = None if self.residency is None else self.residency.levels
         if levels is not None and (levels.worst(time_ns) >= 0 or levels.changes):
             return False
-        thread = self.thread
-        if not self.layout(gate).host:
-            return True
-        return thread is not None and thread.script.stretch(*self.host_at[gate]) is not None
+        return self.host.only_issues(gate)
 
     def number(self, step: int, gate: int) -> int:
         """Count the gates of all steps."""
@@ -123,10 +131,13 @@ class RankBlocks:
 
     def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | None:
         """Bring the compute stream to a block; return whether it has been taken, None to wait for that."""
-        group, number = self.groups[gate], self.number(step, gate)
+        group, number, guarded = self.groups[gate], self.number(step, gate), self.guards[gate]
+        alone = all(self.processes[name].idle for name in guarded.rivals)
+        if alone and guarded.links:
+            self.quiet[self.rank] = guarded.links
         if group.refused >= number:
             return False
-        if not self._stands(gate, step):
+        if not alone or not self._stands(gate, step, local_ns):
             group.refuse(number)
             return False
         known = self.known_until_ns()
@@ -142,7 +153,14 @@ class RankBlocks:
     def taken(self, step: int, gate: int) -> int:
         """Return the compute stream's time behind the block, where it was taken; else -1 to play it."""
         self.decided = self.number(step, gate)
-        return self.streams[COMPUTE].jump()
+        end = self.streams[COMPUTE].jump()
+        if end >= 0:
+            self.leave()
+        return end
+
+    def leave(self) -> None:
+        """Note that compute is behind a block: its links are not known to be quiet any more."""
+        self.quiet.pop(self.rank, None)
 
     def let_go(self, gate: int) -> None:
         """Release the streams that stand at the block's begin."""
@@ -152,16 +170,6 @@ class RankBlocks:
                 stream.parked = False
                 self.events.busy += 1
                 self.events.loop.release(stream.walk)
-
-    def hold_host(self, asked: Callable[[], None]) -> None:
-        """Keep the CPU where it is until it is asked to go on."""
-        if self.thread is not None:
-            self.thread.asked = asked
-
-    def free_host(self) -> None:
-        """Let the CPU go on."""
-        if self.thread is not None:
-            self.thread.asked = None
 
     def known_until_ns(self) -> int:
         """Return a time before which nothing beside the blocks changes that is not known already; 0 for none."""
@@ -185,23 +193,24 @@ class RankBlocks:
         now = int(self.events.loop.env.now)
         return [meeting.earliest_end_ns(now) for meeting in self.under_way() if meeting.start_ns >= 0]
 
+    def beside(self) -> Hashable:
+        """Return what is known to be resident beside the blocks."""
+        return None if self.residency is None else self.residency.levels.state()
+
     def state(self, gate: int, step: int, local_ns: int) -> Hashable:
-        """Return what happens in a block depends on, besides its kind and begin."""
-        late = tuple(since for name, since in self._since_ns(gate).items() if since >= local_ns)
-        levels = None if self.residency is None else self.residency.levels.state()
-        thread, rows = self.thread, self.host_at[gate]
-        cpu = (0, b"") if thread is None else (thread.local_ns, needed_ends(thread, rows, step, local_ns))
-        return late, levels, cpu
+        """Return what happens in a block depends on, besides its kind, with times from its begin on."""
+        late = tuple([since - local_ns for since in self._since_ns(gate).values() if since >= local_ns])
+        levels = None if self.residency is None else self.residency.levels.state(local_ns)
+        return late, levels, self.host.state(gate, step, local_ns)
 
     def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
         """Return the rank on its way through a block."""
-        layout, thread, residency = self.layout(gate), self.thread, self.residency
-        host = None if thread is None or not layout.host else LaneHost(thread, *self.host_at[gate], step)
+        layout, residency, host = self.layout(gate), self.residency, self.host.lane(gate, step)
         levels = Levels()
         if residency is not None:
             residency.levels.worst(local_ns)  # what is past need not be copied
             levels = residency.levels.copy()
-        targets = thread.script.targets if host is not None and thread is not None else ()
+        targets = () if host is None else host.thread.script.targets
         return Lane(
             rank=self.rank,
             layout=layout,
@@ -226,11 +235,11 @@ class RankBlocks:
                 return
         if outcome.waits_ns == TOO_LATE_NS or self.kinds[gate] in self.once:
             return
-        hosted = self.thread is not None and self.layout(gate).host
-        if not hosted or self._is_free(gate, step, local_ns, outcome):
+        if not self.host.issues(gate) or self.host.is_free(gate, step, local_ns, outcome):
             self.known[self.kinds[gate], level] = outcome
         else:
-            self.known[self._key(gate, step, local_ns, level)] = outcome._replace(slack_ns=None)
+            key = self.kinds[gate], level, *self.host.key(gate, step, local_ns)
+            self.known[key] = outcome._replace(slack_ns=None)
 
     def _gate(self, gate: int) -> Gate:
         found = self.gates[gate]
@@ -240,44 +249,22 @@ class RankBlocks:
     def _since_ns(self, gate: int) -> dict[str, int]:
         return {name: self.streams[name].since_ns for name in self.layout(gate).steps if name != COMPUTE}
 
-    def _stands(self, gate: int, step: int) -> bool:
-        """Whether all that takes part in a block stands at its begin."""
-        layout = self.layout(gate)
-        for name in layout.steps:
-            stream = self.streams[name]
-            if stream.index != COMPUTE_STREAM and not stream.parked:
-                return False
-            if stream.queue is not None and not stream.queue.quiet:
-                return False
-        return not layout.host or (self.thread is not None and self.thread.reaches(step, self.host_at[gate][0]))
+    def _stands(self, gate: int, step: int, local_ns: int) -> bool:
+        """Whether all that takes part in a block stands at its begin, or the CPU is behind it already."""
+        streams = [self.streams[name] for name in self.layout(gate).steps]
+        if not all(stream.parked for stream in streams if stream.index != COMPUTE_STREAM):
+            return False
+        quiet = all(stream.queue is None or stream.queue.quiet for stream in streams)
+        return self.host.comes(gate, step, local_ns, quiet=quiet)
 
     def _look_up(self, gate: int, step: int, local_ns: int) -> Outcome | None:
         """Return how the block went from the same state."""
         level = -1 if self.residency is None else self.residency.levels.worst(local_ns)
-        thread, kind = self.thread, (self.kinds[gate], level)
-        if thread is None or not self.layout(gate).host:
-            return self.known.get(kind)
+        kind = self.kinds[gate], level
         free = self.known.get(kind)
-        if free is not None and self._is_free(gate, step, local_ns, free):
+        if not self.host.issues(gate) or (free is not None and self.host.is_free(gate, step, local_ns, free)):
             return free
-        return self.known.get(self._key(gate, step, local_ns, level))
-
-    def _is_free(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> bool:
-        """Whether it is plain that the CPU holds nothing up: it begins in time, whatever it waits for."""
-        thread = self.thread
-        if thread is None or outcome.slack_ns is None:
-            return False
-        needed = needed_ns(thread, self.host_at[gate], step, local_ns, outcome)
-        return max(thread.local_ns, needed) - local_ns <= outcome.slack_ns
-
-    def _key(self, gate: int, step: int, local_ns: int, level: int) -> Hashable:
-        """Return what happens depends on where the CPU holds something up: how far it is ahead."""
-        thread = self.thread
-        assert thread is not None
-        ahead = thread.local_ns - local_ns
-        if ahead < 0 or any(queue.ends_ns and queue.ends_ns[-1] > thread.local_ns for queue in thread.queues):
-            return self.kinds[gate], level, ahead, needed_ends(thread, self.host_at[gate], step, local_ns)
-        return self.kinds[gate], level, ahead
+        return self.known.get((*kind, *self.host.key(gate, step, local_ns)))
 
     def _fits(self, gate: int, local_ns: int, outcome: Outcome, known_ns: int) -> bool:
         """Whether a block goes the same way here.
@@ -292,18 +279,15 @@ class RankBlocks:
 
     def commit(self, gate: int, step: int, begin_ns: int, outcome: Outcome) -> None:
         """Do all that the block did."""
-        found, thread = self._gate(gate), self.thread
+        found = self._gate(gate)
         use, slots = found.use, found.layout.slots
-        if thread is not None and found.layout.host:
-            rows, free = self.host_at[gate], outcome.slack_ns is not None
-            thread.local_ns = issued_ns(thread, rows, step, begin_ns, outcome) if free else begin_ns + outcome.host_ns
-            thread.position = rows[1]
+        self.host.commit(gate, step, begin_ns, outcome)
         for name, track in outcome.tracks.items():
             stream = self.streams[name]
             since = stream.since_ns if track.waits else -1
             stream.log.place(track.rows, begin_ns, step, use.first[name], stream.cause, since)
             if stream.queue is not None and len(track.issued_ends_ns):
-                stream.queue.ends_ns.frombytes((track.issued_ends_ns + begin_ns).tobytes())
+                stream.queue.extend(track.issued_ends_ns + begin_ns)
             stream.jump_ns = begin_ns + track.end_ns
         if len(outcome.memory):
             self.memory.blocks.append((len(self.memory.rows), outcome.memory, begin_ns))
@@ -322,3 +306,8 @@ class RankBlocks:
                 recorder.placed_flows.append((side.transfer, times, begin_ns))
         for event in found.exports:
             self.events.record(step, use.event + event, begin_ns + outcome.events_ns[event - 1])
+        if self.host.ahead:
+            for name in outcome.tracks:
+                queue = self.streams[name].queue
+                if queue is not None:
+                    queue.tell()

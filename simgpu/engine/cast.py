@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from simpy import Environment
 
 from simgpu.engine.block_group import BlockGroup
+from simgpu.engine.block_host import BlockHost
 from simgpu.engine.block_layout import Courses
 from simgpu.engine.blocks import RankBlocks
 from simgpu.engine.events import RankEvents
+from simgpu.engine.gathering import Play
 from simgpu.engine.host import HostThread
 from simgpu.engine.hosts import Hosts
 from simgpu.engine.kernel_times import KernelTimes
 from simgpu.engine.layout import Gate, RoleLayout
 from simgpu.engine.outcome import Local, Outcome
+from simgpu.engine.quiet_links import NOTHING, Guard, guard, quiet_links
 from simgpu.engine.rank import StreamLoop
 from simgpu.engine.ready_blocks import ReadyBlocks
 from simgpu.engine.recorder import MemoryLog, Recorder
@@ -47,6 +50,7 @@ class Cast:
     threads: list[HostThread] = field(default_factory=list)
     _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
     _known: dict[Hashable, Outcome] = field(default_factory=dict)
+    _plays: dict[Hashable, Play | None] = field(default_factory=dict)
     _courses: Courses = field(default_factory=Courses)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)
@@ -75,7 +79,7 @@ class Cast:
                 thread = self.hosts.thread(rank, name, events, self.steps)
                 self.threads.append(thread)
                 if blocks is not None:
-                    blocks.thread = thread
+                    blocks.host.thread = thread
                 continue
             process = StreamProcess(
                 env=self.env,
@@ -97,6 +101,7 @@ class Cast:
             self.processes.append(process)
             if blocks is not None:
                 blocks.streams[name] = Local(process.index, process.log, process.queue, process.walk)
+                blocks.processes[name] = process
             self.loop.release(process.walk)
         if blocks is not None:
             for name, slot in dict.fromkeys(pair for gate in blocks.gates if gate for pair in gate.layout.slots):
@@ -135,7 +140,8 @@ class Cast:
         gates: list[Gate | None] = []
         kinds: list[int] = []
         groups: list[BlockGroup] = []
-        checked: dict[tuple[int, bool], tuple[bool, int, BlockGroup]] = {}
+        guards: list[Guard] = []
+        checked: dict[tuple[int, bool], tuple[bool, int, BlockGroup, Guard]] = {}
         for gate in layout.gates:
             found = checked.get((id(gate.layout), gate.early))
             if found is None:
@@ -143,6 +149,7 @@ class Cast:
             gates.append(gate if found[0] else None)
             kinds.append(found[1])
             groups.append(found[2])
+            guards.append(found[3])
         if not any(gate is not None for gate in gates):
             return None
         once, courses = set[int](), kinds
@@ -156,7 +163,9 @@ class Cast:
             gates=gates,
             kinds=kinds,
             courses=courses,
-            host_at=[(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)],
+            host=BlockHost([(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)]),
+            guards=guards,
+            quiet=self.rendezvous.quiet,
             sides=sides,
             groups=groups,
             events=events,
@@ -166,6 +175,7 @@ class Cast:
             stretches=self.stretches[rank],
             once=once,
             known=self._known,
+            plays=self._plays,
         )
 
     def _own_kind(self, rank: int, gate: Gate, kind: int) -> int:
@@ -177,8 +187,10 @@ class Cast:
                 own.append((name, kernels.between(first, first + len(gate.layout.steps[name]))))
         return self._kinds.setdefault((kind, tuple(own)), len(self._kinds))
 
-    def _check(self, rank: int, gate: Gate, layout: RoleLayout, sides: list[Side]) -> tuple[bool, int, BlockGroup]:
-        """Whether a block is closed on a rank; its kind, which says what it costs; and who takes it together."""
+    def _check(
+        self, rank: int, gate: Gate, layout: RoleLayout, sides: list[Side]
+    ) -> tuple[bool, int, BlockGroup, Guard]:
+        """Whether a block is closed on a rank, its kind, which says what it costs, who takes it, what must be quiet."""
         used = [sides[slot] for _, slot in gate.layout.slots]
         parties = min(_together(used), default=(rank,))
         group = self._groups.get(parties)
@@ -187,7 +199,14 @@ class Cast:
         agreed = self._agreed.get((id(gate.layout), parties))
         if agreed is None:
             agreed = self._agreed[id(gate.layout), parties] = self._agree(gate, layout, parties)
-        seen = gate.early and (len(parties) > 1 or self._times is not None)  # what it lets go may be seen in it
+        links = frozenset(link for side in used for link in side.shared) if agreed else frozenset[int]()
+        guarded = NOTHING
+        if links:
+            others = layout.slots.keys() - gate.layout.steps.keys()
+            transfers = [(name, [sides[slot] for slot in layout.slots[name]]) for name in sorted(others)]
+            guarded = guard(self.rendezvous.network, rank, links, transfers)
+        # what it lets go may be seen in it
+        seen = gate.early and (len(parties) > 1 or self._times is not None or bool(links))
         prices = tuple(
             (
                 side.cost.latency_ns,
@@ -200,7 +219,7 @@ class Cast:
             for side in used
         )
         kind = self._kinds.setdefault((gate.layout.course.number, prices, len(parties) > 1), len(self._kinds))
-        return agreed and not seen, kind, group
+        return agreed and not seen, kind, group, guarded
 
     def _agree(self, gate: Gate, layout: RoleLayout, parties: tuple[int, ...]) -> bool:
         """Whether a block is closed for all who meet in it: of one role, and each meets these and nobody else."""
@@ -208,7 +227,8 @@ class Cast:
             return False
         for member in parties:
             used = [self.rendezvous.side(member, layout.transfers[slot]) for _, slot in gate.layout.slots]
-            if not all(side.fixed for side in used) or not _together(used) <= {parties}:
+            links = quiet_links(self.rendezvous.network, used, frozenset(parties), gate.layout.course.order)
+            if links is None or not _together(used) <= {parties}:
                 return False
             if len(parties) > 1 and not _together(used):
                 return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from simgpu.engine.lane import Gone, play_together
 from simgpu.engine.lane_host import UnforeseenError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from simgpu.engine.blocks import RankBlocks
     from simgpu.engine.rendezvous import Meeting
 
+_MOST_KNOWN: Final = 10_000  # states that are kept; more would be of jobs in which nothing repeats
+
 
 class Arrival(NamedTuple):
     """A rank whose compute stream has come to a block."""
@@ -26,6 +28,13 @@ class Arrival(NamedTuple):
     local_ns: int
     walk: Walk
     outcome: Outcome | None  # where it is known how the block goes from here
+
+
+class Play(NamedTuple):
+    """What a rank does in a block, and when it comes to each transfer, from the block's begin on."""
+
+    outcome: Outcome
+    arrivals_ns: tuple[int, ...]
 
 
 class Played(NamedTuple):
@@ -52,6 +61,8 @@ class Gathering:
     _gone: list[Gone] = field(default_factory=list)  # those that have taken the block
     _latest: list[Outcome] = field(default_factory=list)  # of those that are here, when it was last played
     _watched: list[Meeting] = field(default_factory=list)
+    _played: Played | None = None  # what was known of it, and
+    _beside: list[tuple[int, Hashable]] = field(default_factory=list)  # what was beside it then, by rank
 
     def come(self, arrival: Arrival) -> bool | None:
         """Come to the block; return whether all have taken it, None to wait for that."""
@@ -88,7 +99,7 @@ class Gathering:
         if found is not None and not any(_late(self._ends_ns(found), known)):
             self._take(here, found)
             return
-        played = self._play(alike=not self._gone and self._alike())
+        played = self._as_known()
         if played is None:
             self._give_up()
             return
@@ -117,13 +128,14 @@ class Gathering:
     def course(self) -> Hashable:
         """Return the same for blocks that do the same, whatever the times of their kernels, with as many ranks."""
         first = self.here[0]
-        return first.blocks.courses[first.gate], len(self.here), len(self._gone)
+        return first.blocks.courses[first.gate], len(self.here), len(self._gone), first.blocks.host.ahead
 
     def is_plain(self) -> bool:
         """Whether all do the same at the same prices, nothing else is resident beside it, and its CPUs only issue."""
         courses = {one.blocks.courses[one.gate] for one in self.here}
         plain = all(one.blocks.is_plain(one.gate, one.local_ns) for one in self.here)
-        return plain and len(courses) == 1 and not self._gone
+        alike = len(courses) == 1 and len({one.blocks.host.ahead for one in self.here}) == 1
+        return plain and alike and not self._gone
 
     def _take(self, arrivals: list[Arrival], outcomes: list[Outcome], but: Arrival | None = None) -> None:
         """Let ranks take the block, and all but one, who asks, go on."""
@@ -131,7 +143,7 @@ class Gathering:
         if not self.here:
             self.group.close(self)
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
-            arrival.blocks.free_host()
+            arrival.blocks.host.free()
             arrival.blocks.commit(arrival.gate, arrival.step, arrival.local_ns, outcome)
         for arrival in arrivals:
             if arrival is not but:
@@ -155,7 +167,7 @@ class Gathering:
             if arrival in self.here:
                 self._give_up()
 
-        arrival.blocks.hold_host(asked)
+        arrival.blocks.host.hold(asked)
 
     def _watch(self, arrival: Arrival) -> None:
         """Look again when a transfer beside the block starts that waits for its partners."""
@@ -207,26 +219,55 @@ class Gathering:
             return False
         return len(here) == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in here}) == 1
 
+    def _as_known(self) -> Played | None:
+        """Return how the block goes as far as is known; None where it cannot be played by itself."""
+        beside = [(arrival.blocks.rank, arrival.blocks.beside()) for arrival in self.here]
+        if self._played is None or self._beside != beside:
+            self._beside, self._played = beside, self._play(alike=not self._gone and self._alike())
+        return self._played
+
     def _play(self, *, alike: bool) -> Played | None:
         """Play the block with what is known; None where it cannot be played by itself."""
-        here = self.here
-        lanes = [
-            arrival.blocks.lane(arrival.gate, arrival.step, arrival.local_ns, watched=alike)
-            for arrival in here[: 1 if alike else None]
-        ]
+        here, first = self.here, self.here[0]
+        if not alike:
+            plays = self._played_by(here, alike=False)
+            return None if plays is None else Played([one.outcome for one in plays], _arrivals(here, plays), alike)
+        blocks, gate, begin = first.blocks, first.gate, first.local_ns
+        key = blocks.kinds[gate], len(here), blocks.state(gate, first.step, begin)
+        if key not in blocks.plays:
+            plays = self._played_by([first], alike=True)
+            found = None if plays is None else plays[0]
+            if blocks.comes_once(gate) or len(blocks.plays) >= _MOST_KNOWN:
+                return None if found is None else self._all_alike(found)
+            blocks.plays[key] = found
+        found = blocks.plays[key]
+        return None if found is None else self._all_alike(found)
+
+    def _all_alike(self, play: Play) -> Played:
+        plays = [play] * len(self.here)
+        return Played([play.outcome] * len(plays), _arrivals(self.here, plays), True)
+
+    def _played_by(self, arrivals: Sequence[Arrival], *, alike: bool) -> list[Play] | None:
+        """Play the block on some of its ranks."""
+        lanes = [one.blocks.lane(one.gate, one.step, one.local_ns, watched=alike) for one in arrivals]
         try:
             play_together(lanes, self._gone)
-            outcomes = [lane.outcome(alike=alike) for lane in lanes]
+            return [
+                Play(lane.outcome(alike=alike), tuple([time - lane.begin_ns for time in lane.arrivals_ns]))
+                for lane in lanes
+            ]
         except UnforeseenError:
             return None
-        times = len(here) if alike else 1
-        return Played(outcomes * times, [lane.arrivals_ns for lane in lanes] * times, alike)
 
     def _keep(self, played: Played) -> None:
         """Remember how a block went that was the same for all."""
         if played.alike:
             first = self.here[0]
             first.blocks.keep(first.gate, first.step, first.local_ns, played.outcomes[0])
+
+
+def _arrivals(here: Sequence[Arrival], plays: Sequence[Play]) -> list[list[int]]:
+    return [[one.local_ns + time for time in play.arrivals_ns] for one, play in zip(here, plays, strict=True)]
 
 
 def _late(ends_ns: list[int], known_ns: list[int]) -> list[bool]:

@@ -199,3 +199,13 @@ class HostThread:
             if kind >= 0 or not self._pass(kind, self.script.numbers[self.position]):
                 return False
         return self.waiting is None and (self.step, self.position) == (step, position)
+
+    def through_ns(self, step: int, position: int) -> int:
+        """Walk on until the row before a position is issued; return when it was, -1 where that is not known."""
+        kind, number = self.script.kinds[position - 1], self.script.numbers[position - 1]
+        queue = self.queues[kind]
+        number += step * queue.per_step
+        if (self.step, self.position) < (step, position):
+            self.advance(queue.issued, number)
+        issued = queue.issued.get(number)
+        return -1 if issued is None else issued.begin_ns + issued.launches.total_ns

@@ -120,7 +120,7 @@ class Lane:
         local, own, levels, duration = self._at[stream], self._own[stream], self.levels, step.number
         if own is not None:
             duration = own.total_ns(self._first[stream] + step.position)
-        held = self._held(turn, local) if row >= 0 else None
+        held = self._held(turn, local) if row >= 0 and self.host is not None else None
         start, end = local, local + duration
         changes = levels.changes
         if changes and changes[0][0] <= local:
@@ -171,7 +171,7 @@ class Lane:
         UnforeseenError
         """
         local = self._at[turn.stream]
-        held = self._held(turn, local) if turn.row >= 0 else None
+        held = self._held(turn, local) if turn.row >= 0 and self.host is not None else None
         arrived = local if held is None else held.begin_ns + held.launches.total_ns
         self.arrivals_ns.append(arrived)
         return arrived

@@ -51,6 +51,7 @@ class RoleLayout:
     transfers: list[Collective | Send | Recv] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
     events: int = 1  # above the greatest event number
+    slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the transfers of each stream
     _slots: dict[tuple[object, ...], int] = field(default_factory=dict)
     _closed: dict[int, BlockLayout | None] = field(default_factory=dict)  # by identity of the block
     _gate_of: dict[int, int] = field(default_factory=dict)  # by identity of the use
@@ -97,6 +98,10 @@ class RoleLayout:
                     steps = resolved[id(used.block), name] = self._steps(used, name)
                 passages.append(Passage(steps, first, used.event, self._gate_of.get(id(used), -1)))
             self.streams[name] = tuple(passages)
+            if name != COMPUTE:
+                scripts = {id(passage.steps): passage.steps for passage in passages}.values()
+                found_slots = (step.number for steps in scripts for step in steps if step.code == TRANSFER)
+                self.slots[name] = tuple(dict.fromkeys(found_slots))
 
     def _recorder_in(self, block: Block, event: int) -> int:
         return next(self.number[name] for name, items in block.streams.items() if Record(event) in items)

@@ -60,6 +60,7 @@ class Levels:
         """Return another one that knows the same."""
         return Levels(self.changes.copy(), self._counts.copy(), self.level)
 
-    def state(self) -> Hashable:
-        """Return all that is known."""
-        return tuple(sorted(self.changes)), tuple(sorted(item for item in self._counts.items() if item[1]))
+    def state(self, base_ns: int = 0) -> Hashable:
+        """Return all that is known, with times from a base on."""
+        changes = sorted([(time - base_ns, level, by) for time, level, by in self.changes])
+        return tuple(changes), tuple(sorted([item for item in self._counts.items() if item[1]]))

@@ -47,6 +47,7 @@ class Network:
     program: Program
     recorder: Recorder
     shared: frozenset[int] = frozenset()
+    _owners: dict[int, frozenset[int]] = field(default_factory=dict)
     _flows: dict[int, Flow] = field(default_factory=dict)
     _on_link: dict[int, dict[int, None]] = field(default_factory=dict)
     _touched: set[int] = field(default_factory=set)
@@ -58,6 +59,20 @@ class Network:
 
     def __post_init__(self) -> None:
         self.shared = shared_links(self.program)
+        for (group, key), cost in self.program.transfers.items():
+            members = self.program.groups[group].members
+            parties = frozenset(members if key.source < 0 else (members[key.source], members[key.target]))
+            for load in cost.loads if cost.stream_ns else ():
+                if load.link in self.shared:
+                    self._owners[load.link] = self._owners.get(load.link, parties) & parties
+
+    def owners(self, link: int) -> frozenset[int]:
+        """Return the ranks that take part in every transfer on a shared link: nothing moves there unless they do."""
+        return self._owners[link]
+
+    def is_full_speed(self, cost: TransferCost) -> bool:
+        """Whether a transfer that has its links to itself is as fast as its price says."""
+        return self._solved([demand(cost, self.shared)]) == [Share(1.0, -1)]
 
     def start(self, transfer: int, cost: TransferCost, done: Callable[[int], None]) -> Flow:
         """Let a transfer's bytes flow from now on; ``done(end_ns)`` is called when the last has arrived."""
@@ -94,13 +109,14 @@ class Network:
         key = tuple([flow.transfer for flow in flows])
         found = self._known.get(key)
         if found is None:
-            capacity = {
-                link: self.program.links[link].bytes_per_s / 1e9 for flow in flows for link, _, _ in flow.demand.shares
-            }
-            found = fair_shares([flow.demand for flow in flows], capacity)
+            found = self._solved([flow.demand for flow in flows])
             if len(self._known) < _MOST_KNOWN:
                 self._known[key] = found
         return found
+
+    def _solved(self, demands: Sequence[Demand]) -> list[Share]:
+        links = {link for wanted in demands for link, _, _ in wanted.shares}
+        return fair_shares(demands, {link: self.program.links[link].bytes_per_s / 1e9 for link in links})
 
     def _component(self) -> list[Flow]:
         seen_links, stack, found = set(self._touched), list(self._touched), dict[int, None]()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from simgpu.engine.launches import Launches
 from simgpu.engine.rank import StreamLoop, Walk
+from simgpu.timeline import Int64
 
 if TYPE_CHECKING:
     from simgpu.engine.host import HostThread
@@ -60,6 +61,20 @@ class LaunchQueue:
         self.ends_ns.append(time_ns)
         if self._held:
             for thread in self._held.pop(len(self.ends_ns) - 1, ()):
+                thread.resume()
+
+    def extend(self, times_ns: Int64) -> None:
+        """Note that the stream is done with its next instructions; ``tell`` lets threads know that wait for it."""
+        first = len(self.ends_ns)
+        self.ends_ns.frombytes(times_ns.tobytes())
+        if self.issued:
+            for number in range(first, len(self.ends_ns)):
+                self.issued.pop(number, None)
+
+    def tell(self) -> None:
+        """Let threads go on that wait for an end which is known."""
+        for number in [number for number in self._held if number < len(self.ends_ns)]:
+            for thread in self._held.pop(number):
                 thread.resume()
 
     def hold(self, number: int, thread: HostThread) -> None:

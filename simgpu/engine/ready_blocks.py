@@ -94,10 +94,10 @@ def in_columns(gatherings: list[Gathering]) -> list[list[Outcome] | None]:
     here = [gathering.here for gathering in gatherings]
     first = here[0][0]
     layout = first.blocks.layout(first.gate)
-    threads = [[one.blocks.thread for one in line if one.blocks.thread is not None] for line in here]
+    threads = [[one.blocks.host.thread for one in line if one.blocks.host.thread is not None] for line in here]
     host = None
-    if layout.host:
-        rows = [line[0].blocks.host_at[line[0].gate] for line in here]
+    if first.blocks.host.issues(first.gate):
+        rows = [line[0].blocks.host.rows[line[0].gate] for line in here]
         host = LanesHost(threads, rows, [line[0].step for line in here])
     durations = np.array([[one.blocks.durations_ns(one.gate) for one in line] for line in here], np.int64)
     lanes = Lanes(

@@ -57,8 +57,8 @@ class Side:
 
     Parameters
     ----------
-    fixed : bool
-        It shares no link, so that its duration is known before it starts.
+    shared : tuple of int
+        Links where others may slow it down.
     alone : bool
         Nobody else has to arrive.
     label : str
@@ -69,9 +69,14 @@ class Side:
     key: TransferKey
     cost: TransferCost
     transfer: int
-    fixed: bool
+    shared: tuple[int, ...]
     alone: bool
     label: str
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it shares no link, so that its duration is known before it starts."""
+        return not self.shared
 
     @property
     def disturbance(self) -> int:
@@ -93,6 +98,7 @@ class Rendezvous:
     program: Program
     network: Network
     recorder: Recorder
+    quiet: dict[int, frozenset[int]] = field(default_factory=dict)  # links by rank that nothing else uses just now
     _channels: dict[tuple[int, int, int, str], Channel] = field(default_factory=dict)
     _sides: dict[tuple[int, int, int, str, int, str], Side] = field(default_factory=dict)
 
@@ -117,7 +123,7 @@ class Rendezvous:
                 key,
                 cost,
                 self.recorder.transfer(group, key),
-                fixed=not cost.stream_ns or not any(load.link in self.network.shared for load in cost.loads),
+                shared=tuple(load.link for load in cost.loads if cost.stream_ns and load.link in self.network.shared),
                 alone=len(channel.parties) == 1,
                 label=f"message {tag}" if source >= 0 else kind,
             )
@@ -161,7 +167,7 @@ class Rendezvous:
         meeting.cause = min(rank for rank, time in meeting.arrived.items() if time == start)
         for told in meeting.on_start:
             told(start)
-        if side.fixed:
+        if side.fixed or (self.quiet and self._is_quiet(side)):
             meeting.end_ns = self.recorder.fixed(side.transfer, cost, start)
             self._release(meeting)
             return
@@ -176,6 +182,10 @@ class Rendezvous:
         timeout = self.env.timeout(start + cost.latency_ns - int(self.env.now))
         assert timeout.callbacks is not None  # a fresh event always has a list
         timeout.callbacks.append(flow)
+
+    def _is_quiet(self, side: Side) -> bool:
+        """Whether nothing else is on a transfer's links until it ends."""
+        return set(side.shared) <= frozenset[int]().union(*(self.quiet.get(rank, ()) for rank in side.channel.parties))
 
     def _release(self, meeting: Meeting) -> None:
         for walk in meeting.waiting:

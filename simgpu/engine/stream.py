@@ -56,6 +56,11 @@ class StreamProcess:
     def __post_init__(self) -> None:
         self.walk = self._run()
 
+    @property
+    def idle(self) -> bool:
+        """Whether it does nothing until the compute stream of its rank records something."""
+        return self.done or (isinstance(self.waiting, Wait) and self.behind == COMPUTE_STREAM)
+
     def _run(self) -> Walk:
         """Walk the instructions."""
         events, queue, residency, on_compute = self.events, self.queue, self.residency, self.index == COMPUTE_STREAM
@@ -138,6 +143,8 @@ class StreamProcess:
                         local = end
                     if issued is not None and queue is not None:
                         queue.end(local)
+                if on_compute and gate >= 0 and blocks is not None:
+                    blocks.leave()
             self.step_ends_ns.append(local)
         if not on_compute:
             events.busy -= 1
@@ -159,7 +166,9 @@ class StreamProcess:
         blocks = self.blocks
         assert blocks is not None  # else there are no gates
         residency, events = self.residency, self.events
-        if not blocks.gathered(gate) or (residency is not None and events.busy > len(residency.under_way)):
+        waited = 0 if residency is None else len(residency.under_way)
+        looks = residency is not None or blocks.guards[gate].rivals
+        if not blocks.gathered(gate) or (looks and events.busy > waited):
             events.loop.release(self.walk)  # after the streams that have just been released
             yield None
         self.waiting = None
