@@ -69,6 +69,9 @@ def play_files(
     SimGPUError
         Before anything is simulated where the input or the output paths are at fault.
     """
+    if what_if is not None and not gains:
+        problem = "excludes --no-what-if"
+        raise ScenarioError([Issue(field="--what-if", problem=problem, fix="give one of them")])
     scenarios = _load(files, overrides)
     stem = scenarios[0].stem if len(scenarios) == 1 else _COMPARISON
     title = scenarios[0].name if len(scenarios) == 1 else " / ".join(dict.fromkeys(s.name for s in scenarios))

@@ -193,9 +193,10 @@ def parse_path(name: str) -> tuple[str, ...] | None:
 
 
 def _no_path(name: str, place: Place) -> Issue:
+    whole = name.split(".")[0].strip()
     return Issue(
         field=name or "''",
-        problem="is no field that can be set",
+        problem="is no field that can be set" + (f": {whole} belongs in a file" if whole in _NOT_SETTABLE else ""),
         allowed="the dotted path of a field, such as cluster.gpus",
         file=place.file,
         line=place.line,

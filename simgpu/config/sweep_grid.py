@@ -188,7 +188,7 @@ def _axes(
     for name, values in block.items():
         home = ("sweep", name)
         path = parse_path(str(name))
-        if path is None:
+        if path is None or path == ("name",):
             allowed = "the dotted path of a field, such as parallel.tp"
             findings.note(home, base.issue(home, "is no field that can be swept", allowed=allowed))
         elif not isinstance(values, list) or not values:

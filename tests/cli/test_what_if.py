@@ -20,6 +20,11 @@ def test_none_when_not_wanted(simgpu):
     assert "what if" not in done.err
 
 
+def test_asked_for_and_not_wanted(simgpu):
+    done = simgpu("run", "pipeline_ideal", "--what-if", "bubble=none", "--no-what-if")
+    assert (done.code, done.err) == (2, "error: --what-if: excludes --no-what-if; fix: give one of them\n")
+
+
 def test_asked_for(simgpu):
     done = simgpu("run", "pipeline_bubble", "--no-html", "--what-if", "bubble=none,nvlink=2x", "--json", "-")
     runs = json.loads(done.out)["runs"]

@@ -353,7 +353,7 @@ def test_what_all_variants_share_is_said_once(write):
         ("=4", "--set: '': is no field that can be set"),
         ("model.layers=4", "--set: model.layers = 4: cannot be set: model is llama-2-7b"),
         ("parallel.tp=3", "--set: parallel.tp = 3: does not divide the 32 attention heads"),
-        ("variants=[]", "--set: variants: is no field that can be set"),
+        ("variants=[]", "--set: variants: is no field that can be set: variants belongs in a file"),
         ("model.layers={a: 1}", '--set: model.layers = {"a": 1}: cannot be set'),
     ],
 )

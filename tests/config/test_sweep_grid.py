@@ -26,6 +26,7 @@ def issues(path, overrides=()):
         ("sweep: {parallel.pp: [0, 1]}\n", "parallel.pp = 0: is below 1"),
         ("sweep: {parallel.ppp: [1]}\n", "parallel.ppp = 1: is not a field of SimGPU; fix: did you mean"),
         ("sweep: {variants: [1]}\n", "is no field that can be swept"),
+        ("sweep: {name: [a, b]}\n", "is no field that can be swept"),
         ("sweep: {model.layers: [1]}\n", "cannot be set: model is llama-2-7b, which has no fields"),
         ("sweep: {cluster.gpus: [4], cluster: [{topology: dgx-a100}]}\n", "is swept, and cluster.gpus is set by"),
         (
