@@ -142,16 +142,14 @@ def _issued_ns(thread: HostThread, rows: tuple[int, int], step: int, begin_ns: i
 
 
 def _needed_ends(thread: HostThread, rows: tuple[int, int], step: int, local_ns: int) -> bytes:
-    """Return the ends from before a block that its launches wait for, relative to its begin."""
-    begin, end = rows
-    table = thread.script.table[begin:end]
+    """Return the ends from before a block that its launches still wait for, relative to its begin."""
     parts = []
-    for place, queue in enumerate(thread.queues):
-        done = len(queue.ends_ns)
-        needed = table[table[:, 0] == place, 1] + step * queue.per_step
-        needed = needed[(needed >= 0) & (needed < done)]
-        if len(needed):
-            ends = np.frombuffer(queue.ends_ns, np.int64)[needed]
-            parts.append((np.maximum(ends, thread.local_ns) - local_ns).tobytes())
+    for place, needs in thread.script.needs(*rows):
+        queue = thread.queues[place]
+        first, last = step * queue.per_step, len(queue.ends_ns) - 1
+        begin, end = needs.searchsorted([-first, last - first + 1])  # a queue's launches are issued in order
+        if end > begin and queue.ends_ns[first + int(needs[end - 1])] > thread.local_ns:
+            ends = np.frombuffer(queue.ends_ns, np.int64)[needs[begin:end] + first]
+            parts.append(place.to_bytes(2, "big") + (np.maximum(ends, thread.local_ns) - local_ns).tobytes())
             del ends  # the queue cannot grow while it is looked into
-    return b"|".join(parts)
+    return b"".join(parts)

@@ -66,12 +66,21 @@ class HostScript:
     targets: tuple[tuple[int, str], ...]
     depths: tuple[int, ...]
     _stretches: dict[tuple[int, int], HostStretch | None] = field(default_factory=dict)
+    _needs: dict[tuple[int, int], tuple[tuple[int, Int64], ...]] = field(default_factory=dict)
 
     def stretch(self, begin: int, end: int) -> HostStretch | None:
         """Return rows that only issue, as one; None where others are among them."""
         if (begin, end) not in self._stretches:
             self._stretches[begin, end] = self._stretch(begin, end)
         return self._stretches[begin, end]
+
+    def needs(self, begin: int, end: int) -> tuple[tuple[int, Int64], ...]:
+        """Return which instruction must have ended before each row that issues to a queue, by the queue's place."""
+        if (begin, end) not in self._needs:
+            kinds, needs = self.table[begin:end].T
+            places = np.unique(kinds[kinds >= 0]).tolist()
+            self._needs[begin, end] = tuple((place, needs[kinds == place]) for place in places)
+        return self._needs[begin, end]
 
     def _stretch(self, begin: int, end: int) -> HostStretch | None:
         kinds, needs = self.table[begin:end].T
