@@ -71,20 +71,16 @@ class Gathering:
         if len(here) < self.group.size:
             self._hold_host(arrival)
             return None
-        outcomes = self._looked_up()
-        until, joins = self.group.now_ns, True
+        outcomes, early, joins = self._looked_up(), blocks.early(arrival.gate), False
         if outcomes is None:
-            once = blocks.comes_once(arrival.gate) and not blocks.early(arrival.gate)
-            if once or not self._alike():
-                until = self._before_ns()
-            else:
-                joins, outcomes = False, self._sure()
+            joins = (blocks.comes_once(arrival.gate) and not early) or not self._alike()
+            outcomes = None if joins else self._sure()
         if outcomes is not None:
             self._take(here, outcomes, but=arrival)
             return True
         for one in here:
             self._hold_host(one)
-        self.group.ready.add(self, until, joins=joins)
+        self.group.ready.add(self, self.group.now_ns if early else self.before_ns(), joins=joins)
         return None
 
     def settle(self, found: list[Outcome] | None) -> None:
@@ -119,7 +115,13 @@ class Gathering:
         self._take([here[place] for place in going], [played.outcomes[place] for place in going])
         for arrival in self.here:
             self._watch(arrival)
-        self.group.ready.add(self, min([*news, *(ends[place] for place in staying)]), joins=False)
+        until = max(self.before_ns(), min([*news, *(ends[place] for place in staying)]))
+        self.group.ready.add(self, until, joins=False)
+
+    def before_ns(self) -> int:
+        """Return a time before which nobody ends the block."""
+        ends = [one.local_ns + int(one.blocks.durations_ns(one.gate).sum()) for one in self.here]
+        return max(min(ends), *[one.local_ns for one in self.here])
 
     def sort(self) -> None:
         """Put those who are here in the order of their ranks."""
@@ -175,11 +177,6 @@ class Gathering:
             if meeting.start_ns < 0 and meeting not in self._watched:
                 self._watched.append(meeting)
                 meeting.on_start.append(lambda _: self.group.ready.hasten(self))
-
-    def _before_ns(self) -> int:
-        """Return a time before which nobody ends the block."""
-        ends = [one.local_ns + int(one.blocks.durations_ns(one.gate).sum()) for one in self.here]
-        return max(min(ends), *[one.local_ns for one in self.here])
 
     def _known_ns(self) -> list[int]:
         """Return until when it is known what is beside the block, on each rank."""

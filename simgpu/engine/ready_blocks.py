@@ -51,10 +51,10 @@ class ReadyBlocks:
         return self._waiting.pop(id(gathering), None) is not None
 
     def hasten(self, gathering: Gathering) -> None:
-        """Let it wait no longer."""
+        """Let it wait no longer than to the first time at which it may end."""
         found = self._waiting.get(id(gathering))
         if found is not None:
-            self.add(gathering, 0, joins=found.joins)
+            self.add(gathering, gathering.before_ns(), joins=found.joins)
 
     def _arm(self, time_ns: int) -> None:
         if time_ns < self._armed_ns:
