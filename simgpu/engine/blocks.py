@@ -65,7 +65,7 @@ class RankBlocks:
         Outcomes by kind, what is resident beside it and, where that matters, how far the CPU is ahead. All ranks share
         it.
     plays : dict
-        What was found by kind and state; None where a block in that state cannot be played by itself. All share it.
+        What was found by kind and state; all ranks share it.
     """
 
     rank: int
@@ -84,7 +84,7 @@ class RankBlocks:
     stretches: Stretches
     once: Set[int]
     known: dict[Hashable, Outcome]
-    plays: dict[Hashable, Play | None]
+    plays: dict[Hashable, Play]
     streams: dict[str, Local] = field(default_factory=dict)
     processes: dict[str, StreamProcess] = field(default_factory=dict)
     decided: int = -1
@@ -197,11 +197,10 @@ class RankBlocks:
         """Return what is known to be resident beside the blocks."""
         return None if self.residency is None else self.residency.levels.state()
 
-    def state(self, gate: int, step: int, local_ns: int) -> Hashable:
-        """Return what happens in a block depends on, besides its kind, with times from its begin on."""
+    def state(self, gate: int, local_ns: int) -> Hashable:
+        """Return what happens in a block depends on, besides its kind and the CPU, with times from its begin on."""
         late = tuple([since - local_ns for since in self._since_ns(gate).values() if since >= local_ns])
-        levels = None if self.residency is None else self.residency.levels.state(local_ns)
-        return late, levels, self.host.state(gate, step, local_ns)
+        return late, None if self.residency is None else self.residency.levels.state(local_ns)
 
     def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
         """Return the rank on its way through a block."""

@@ -50,7 +50,7 @@ class Cast:
     threads: list[HostThread] = field(default_factory=list)
     _layouts: dict[Hashable, RoleLayout] = field(default_factory=dict)
     _known: dict[Hashable, Outcome] = field(default_factory=dict)
-    _plays: dict[Hashable, Play | None] = field(default_factory=dict)
+    _plays: dict[Hashable, Play] = field(default_factory=dict)
     _courses: Courses = field(default_factory=Courses)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)

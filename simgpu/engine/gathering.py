@@ -214,7 +214,7 @@ class Gathering:
         kind = first.blocks.kinds[first.gate]
         if any(one.local_ns != first.local_ns or one.blocks.kinds[one.gate] != kind for one in here):
             return False
-        return len(here) == 1 or len({one.blocks.state(one.gate, one.step, one.local_ns) for one in here}) == 1
+        return len(here) == 1 or len({_state(one) for one in here}) == 1
 
     def _as_known(self) -> Played | None:
         """Return how the block goes as far as is known; None where it cannot be played by itself."""
@@ -229,16 +229,27 @@ class Gathering:
         if not alike:
             plays = self._played_by(here, alike=False)
             return None if plays is None else Played([one.outcome for one in plays], _arrivals(here, plays), alike)
-        blocks, gate, begin = first.blocks, first.gate, first.local_ns
-        key = blocks.kinds[gate], len(here), blocks.state(gate, first.step, begin)
-        if key not in blocks.plays:
-            plays = self._played_by([first], alike=True)
-            found = None if plays is None else plays[0]
-            if blocks.comes_once(gate) or len(blocks.plays) >= _MOST_KNOWN:
-                return None if found is None else self._all_alike(found)
-            blocks.plays[key] = found
-        found = blocks.plays[key]
+        found = self._played_before(first)
+        if found is None and (plays := self._played_by([first], alike=True)) is not None:
+            found = plays[0]
+            self._remember(first, found)
         return None if found is None else self._all_alike(found)
+
+    def _played_before(self, first: Arrival) -> Play | None:
+        """Return what was found in the same state, or where the CPU holds nothing up in the same but for that."""
+        blocks, gate, at = first.blocks, first.gate, (first.step, first.local_ns)
+        key = blocks.kinds[gate], len(self.here), blocks.state(gate, first.local_ns)
+        found = blocks.plays.get(key)
+        if not blocks.host.issues(gate) or (found is not None and blocks.host.is_free(gate, *at, found.outcome)):
+            return found
+        return blocks.plays.get((*key, blocks.host.state(gate, *at)))
+
+    def _remember(self, first: Arrival, found: Play) -> None:
+        blocks, gate, at = first.blocks, first.gate, (first.step, first.local_ns)
+        if len(blocks.plays) < _MOST_KNOWN and not blocks.comes_once(gate):
+            key = blocks.kinds[gate], len(self.here), blocks.state(gate, first.local_ns)
+            free = not blocks.host.issues(gate) or blocks.host.is_free(gate, *at, found.outcome)
+            blocks.plays[key if free else (*key, blocks.host.state(gate, *at))] = found
 
     def _all_alike(self, play: Play) -> Played:
         plays = [play] * len(self.here)
@@ -261,6 +272,11 @@ class Gathering:
         if played.alike:
             first = self.here[0]
             first.blocks.keep(first.gate, first.step, first.local_ns, played.outcomes[0])
+
+
+def _state(arrival: Arrival) -> Hashable:
+    blocks, gate, begin = arrival.blocks, arrival.gate, arrival.local_ns
+    return blocks.state(gate, begin), blocks.host.state(gate, arrival.step, begin)
 
 
 def _arrivals(here: Sequence[Arrival], plays: Sequence[Play]) -> list[list[int]]:
