@@ -16,7 +16,8 @@ from simgpu.engine.outcome import Outcome
 class BlockHost:
     """The thread that issues a rank's blocks, if any.
 
-    It stands at the begin of the block that the rank has come to, or is behind its end.
+    It stands at the begin of the block that the rank has come to, or is behind its end; there it may go on until it
+    waits for an end within the block.
 
     Parameters
     ----------
@@ -62,15 +63,23 @@ class BlockHost:
         """Whether the thread does nothing in a block but issue it, if that."""
         return not self.issues(gate) or self._issuer.script.stretch(*self.rows[gate]) is not None
 
+    @property
+    def pressed(self) -> bool:
+        """Whether a stream waits for what the thread issues behind an end that is not known yet."""
+        thread = self.thread
+        return thread is not None and thread.waiting is not None and any(queue.stream for queue in thread.queues)
+
     def hold(self, asked: Callable[[], None]) -> None:
-        """Keep the thread at a block's begin until it is asked to go on."""
-        if self.thread is not None and not self.ahead:
+        """Keep the thread where it is until it is asked to go on or, behind the block, asked and cannot."""
+        if self.thread is not None and self.ahead:
+            self.thread.stuck = asked
+        elif self.thread is not None:
             self.thread.asked = asked
 
     def free(self) -> None:
         """Let it go on."""
         if self.thread is not None:
-            self.thread.asked = None
+            self.thread.asked = self.thread.stuck = None
 
     def is_free(self, gate: int, step: int, local_ns: int, outcome: Outcome) -> bool:
         """Whether it is plain that it holds nothing up: it begins in time, whatever it waits for."""

@@ -132,7 +132,7 @@ class RankBlocks:
     def enter(self, gate: int, step: int, local_ns: int, walk: Walk) -> bool | None:
         """Bring the compute stream to a block; return whether it has been taken, None to wait for that."""
         group, number, guarded = self.groups[gate], self.number(step, gate), self.guards[gate]
-        alone = all(self.processes[name].idle for name in guarded.rivals)
+        alone = not guarded.links or self._is_alone(gate, local_ns)
         if alone and guarded.links:
             self.quiet[self.rank] = guarded.links
         if group.refused >= number:
@@ -157,6 +157,13 @@ class RankBlocks:
         if end >= 0:
             self.leave()
         return end
+
+    def _is_alone(self, gate: int, local_ns: int) -> bool:
+        """Whether no stream uses the links of a block when that begins, nor begins to until it ends."""
+        beside = [self.streams[name] for name in self.layout(gate).steps if name != COMPUTE]
+        return all(self.processes[name].idle for name in self.guards[gate].rivals) and all(
+            stream.parked and stream.since_ns <= local_ns for stream in beside
+        )
 
     def leave(self) -> None:
         """Note that compute is behind a block: its links are not known to be quiet any more."""
@@ -199,7 +206,7 @@ class RankBlocks:
 
     def state(self, gate: int, local_ns: int) -> Hashable:
         """Return what happens in a block depends on, besides its kind and the CPU, with times from its begin on."""
-        late = tuple([since - local_ns for since in self._since_ns(gate).values() if since >= local_ns])
+        late = tuple([(name, since - local_ns) for name, since in self._since_ns(gate).items() if since >= local_ns])
         return late, None if self.residency is None else self.residency.levels.state(local_ns)
 
     def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
@@ -234,7 +241,9 @@ class RankBlocks:
                 return
         if outcome.waits_ns == TOO_LATE_NS or self.kinds[gate] in self.once:
             return
-        if not self.host.issues(gate) or self.host.is_free(gate, step, local_ns, outcome):
+        if self.host.ahead:
+            self.known.setdefault((self.kinds[gate], level), outcome)  # others tell more: how late the CPU may be
+        elif not self.host.issues(gate) or self.host.is_free(gate, step, local_ns, outcome):
             self.known[self.kinds[gate], level] = outcome
         else:
             key = self.kinds[gate], level, *self.host.key(gate, step, local_ns)

@@ -54,7 +54,9 @@ class Cast:
     _courses: Courses = field(default_factory=Courses)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _groups: dict[tuple[int, ...], BlockGroup] = field(default_factory=dict)
-    _agreed: dict[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)  # by layout and who take it
+    _agreed: dict[tuple[int, tuple[int, ...]], tuple[bool, bool]] = field(
+        default_factory=dict
+    )  # by layout and who take it
     _times: KernelTimes | None = None
     ready: ReadyBlocks = field(init=False)
 
@@ -142,11 +144,12 @@ class Cast:
         groups: list[BlockGroup] = []
         guards: list[Guard] = []
         checked: dict[tuple[int, bool], tuple[bool, int, BlockGroup, Guard]] = {}
-        for gate in layout.gates:
+        for number, gate in enumerate(layout.gates):
             found = checked.get((id(gate.layout), gate.early))
             if found is None:
                 found = checked[id(gate.layout), gate.early] = self._check(rank, gate, layout, sides)
-            gates.append(gate if found[0] else None)
+            closed = found[0] and (not found[3].several or layout.goes_on_behind(number))
+            gates.append(gate if closed else None)
             kinds.append(found[1])
             groups.append(found[2])
             guards.append(found[3])
@@ -196,17 +199,16 @@ class Cast:
         group = self._groups.get(parties)
         if group is None:
             group = self._groups[parties] = BlockGroup(self.env, self.loop, self.ready, len(parties))
-        agreed = self._agreed.get((id(gate.layout), parties))
-        if agreed is None:
-            agreed = self._agreed[id(gate.layout), parties] = self._agree(gate, layout, parties)
-        links = frozenset(link for side in used for link in side.shared) if agreed else frozenset[int]()
-        guarded = NOTHING
-        if links:
+        if (id(gate.layout), parties) not in self._agreed:
+            self._agreed[id(gate.layout), parties] = self._agree(gate, layout, parties)
+        agreed, several = self._agreed[id(gate.layout), parties]
+        guarded = NOTHING._replace(several=several)
+        if agreed and any(side.shared for side in used):
             others = layout.slots.keys() - gate.layout.steps.keys()
             transfers = [(name, [sides[slot] for slot in layout.slots[name]]) for name in sorted(others)]
-            guarded = guard(self.rendezvous.network, rank, links, transfers)
+            guarded = guard(self.rendezvous.network, rank, used, transfers, several=several)
         # what it lets go may be seen in it
-        seen = gate.early and (len(parties) > 1 or self._times is not None or bool(links))
+        seen = gate.early and (len(parties) > 1 or self._times is not None or bool(guarded.links))
         prices = tuple(
             (
                 side.cost.latency_ns,
@@ -221,18 +223,23 @@ class Cast:
         kind = self._kinds.setdefault((gate.layout.course.number, prices, len(parties) > 1), len(self._kinds))
         return agreed and not seen, kind, group, guarded
 
-    def _agree(self, gate: Gate, layout: RoleLayout, parties: tuple[int, ...]) -> bool:
-        """Whether a block is closed for all who meet in it: of one role, and each meets these and nobody else."""
+    def _agree(self, gate: Gate, layout: RoleLayout, parties: tuple[int, ...]) -> tuple[bool, bool]:
+        """Whether a block is closed for all who meet in it: of one role, and each meets these and nobody else.
+
+        And whether on any of them several of its groups share links.
+        """
+        several = False
         if len({self.program.ranks[member].role for member in parties}) > 1:
-            return False
+            return False, several
         for member in parties:
             used = [self.rendezvous.side(member, layout.transfers[slot]) for _, slot in gate.layout.slots]
             links = quiet_links(self.rendezvous.network, used, frozenset(parties), gate.layout.course.order)
             if links is None or not _together(used) <= {parties}:
-                return False
+                return False, several
             if len(parties) > 1 and not _together(used):
-                return False
-        return True
+                return False, several
+            several = several or len({id(side.channel) for side in used if side.shared}) > 1
+        return True, several
 
 
 def _together(used: list[Side]) -> set[tuple[int, ...]]:

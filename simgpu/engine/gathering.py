@@ -69,8 +69,7 @@ class Gathering:
         here, blocks = self.here, arrival.blocks
         here.append(arrival)
         if len(here) < self.group.size:
-            self._hold_host(arrival)
-            return None
+            return self._wait(arrival)
         outcomes, early, joins = self._looked_up(), blocks.early(arrival.gate), False
         if outcomes is None:
             joins = (blocks.comes_once(arrival.gate) and not early) or not self._alike()
@@ -78,9 +77,18 @@ class Gathering:
         if outcomes is not None:
             self._take(here, outcomes, but=arrival)
             return True
-        for one in here:
-            self._hold_host(one)
-        self.group.ready.add(self, self.group.now_ns if early else self.before_ns(), joins=joins)
+        verdict = self._wait(arrival)
+        if verdict is None:
+            self.group.ready.add(self, self.group.now_ns if early else self.before_ns(), joins=joins)
+        return verdict
+
+    def _wait(self, arrival: Arrival) -> bool | None:
+        """Wait for others or for the clock; return False where the rank cannot, since its CPU is waited for."""
+        if arrival.blocks.host.pressed:
+            self.here.remove(arrival)
+            self.group.refuse(self.number)
+            return False
+        self._hold_host(arrival)
         return None
 
     def settle(self, found: list[Outcome] | None) -> None:

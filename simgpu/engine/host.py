@@ -54,8 +54,8 @@ class HostScript:
         ``kinds``, and ``numbers`` less ``lags``; -1 where it issues nothing.
     targets : tuple of (int, str)
         The queues: position in the group of HOST (-1 for the own rank) and stream.
-    depths : tuple of int
-        The largest lag of each.
+    depths : tuple of (int, int)
+        The smallest and the largest lag of each.
     """
 
     kinds: Sequence[int]
@@ -64,7 +64,7 @@ class HostScript:
     launches: Sequence[Launches | None]
     table: Int64
     targets: tuple[tuple[int, str], ...]
-    depths: tuple[int, ...]
+    depths: tuple[tuple[int, int], ...]
     _stretches: dict[tuple[int, int], HostStretch | None] = field(default_factory=dict)
     _needs: dict[tuple[int, int], tuple[tuple[int, Int64], ...]] = field(default_factory=dict)
 
@@ -126,6 +126,7 @@ class HostThread:
     finishing: bool = False
     step_ends_ns: list[int] = field(default_factory=list)  # when it had issued each step
     asked: Callable[[], None] | None = None  # called before the thread goes on; it stands at a block's begin until then
+    stuck: Callable[[], None] | None = None  # called where it cannot: the end that it waits for may be in a block
 
     @property
     def done(self) -> bool:
@@ -148,7 +149,7 @@ class HostThread:
 
     def advance(self, found: Container[int], number: int) -> None:
         """Walk on until ``number`` is in ``found``, or something holds the thread."""
-        if self.waiting is not None:
+        if self.waiting is not None and not self._is_let_go():
             return
         if self.asked is not None:
             self.asked()
@@ -168,7 +169,10 @@ class HostThread:
                     if needed >= len(queue.ends_ns):
                         self.waiting = queue
                         queue.hold(needed, self)
-                        break
+                        if not self._is_let_go():
+                            break
+                        local = self.local_ns
+                        continue
                     local = max(local, queue.ends_ns[needed])
                 self.position += 1
                 begin, local = local, local + launches.total_ns
@@ -178,6 +182,12 @@ class HostThread:
             if not self._pass(kind, place):
                 break
             local = self.local_ns
+
+    def _is_let_go(self) -> bool:
+        """Tell the rank's block that the thread waits; return whether the end was in it, and is known now."""
+        if self.stuck is not None:
+            self.stuck()
+        return self.waiting is None
 
     def _end_step(self) -> None:
         self.step_ends_ns.append(self.local_ns)

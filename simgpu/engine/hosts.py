@@ -151,7 +151,8 @@ class Hosts:
             lags[chosen] = lags_of(issues.sizes[chosen])
         table = np.where((kind >= 0)[:, None], np.c_[kind, numbers - lags], -1)
         columns = kind.tolist(), numbers.tolist(), lags.tolist()
-        depths = tuple(int(lags[kind == place].max()) for place in issues.targets.values())
+        of_place = [lags[kind == place] for place in issues.targets.values()]
+        depths = tuple((int(found.min()), int(found.max())) for found in of_place)
         return HostScript(*columns, issues.launches, table, tuple(issues.targets), depths)
 
     def _launch(self, work: Instruction, op_ns: int, launch_ns: int) -> tuple[Launches, int]:

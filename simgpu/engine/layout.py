@@ -103,6 +103,22 @@ class RoleLayout:
                 found_slots = (step.number for steps in scripts for step in steps if step.code == TRANSFER)
                 self.slots[name] = tuple(dict.fromkeys(found_slots))
 
+    def goes_on_behind(self, gate: int) -> bool:
+        """Whether every stream beside compute that takes part in a block waits behind it for what compute does then.
+
+        That is plain where the next block follows, or the next step, which begin with such a wait.
+        """
+        for name in self.gates[gate].layout.steps:
+            passages = self.streams[name] if name != COMPUTE else ()
+            for at, passage in enumerate(passages):
+                if passage.gate == gate:
+                    following = passages[(at + 1) % len(passages)]
+                    first = following.steps[0]
+                    waits = (first.code, first.other) == (WAIT, COMPUTE_STREAM)
+                    if not waits or (following.gate < 0 and at + 1 < len(passages)):
+                        return False
+        return True
+
     def _recorder_in(self, block: Block, event: int) -> int:
         return next(self.number[name] for name, items in block.streams.items() if Record(event) in items)
 

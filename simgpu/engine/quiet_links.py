@@ -12,13 +12,18 @@ from simgpu.engine.step import RECORD, TRANSFER, WAIT
 
 
 class Guard(NamedTuple):
-    """Links of a block that only one rank's transfers load, and the streams that must be idle for them to be quiet."""
+    """What must be quiet for a block's transfers to take what they take alone.
+
+    Links that only one rank's transfers load, and streams outside the block that must be idle. Those in it must have
+    come to it; where ``several`` of them use the links, none of them may go on before its end either.
+    """
 
     links: frozenset[int]
     rivals: tuple[str, ...]
+    several: bool
 
 
-NOTHING: Final = Guard(frozenset(), ())
+NOTHING: Final = Guard(frozenset(), (), False)
 
 
 def quiet_links(
@@ -83,17 +88,22 @@ def _in_turn(order: Iterable[Turn], sides: Sequence[Side], together: Sequence[Se
     return True
 
 
-def guard(network: Network, rank: int, links: Set[int], streams: Iterable[tuple[str, Sequence[Side]]]) -> Guard:
-    """Return those of some links that only a rank's own transfers load, and its streams that may load them.
+def guard(
+    network: Network, rank: int, used: Sequence[Side], streams: Iterable[tuple[str, Sequence[Side]]], *, several: bool
+) -> Guard:
+    """Return what must be quiet on one rank for a block.
 
     Parameters
     ----------
     network : Network
     rank : int
-    links : set of int
+    used : sequence of Side
+        The block's transfers.
     streams : iterable of (str, sequence of Side)
-        Transfers by stream.
+        Transfers of those outside the block.
+    several : bool
+        Whether several of its groups share links, on any rank.
     """
-    own = frozenset(link for link in links if rank in network.owners(link))
+    own = frozenset(link for side in used for link in side.shared if rank in network.owners(link))
     rivals = [name for name, sides in streams if any(not own.isdisjoint(side.shared) for side in sides)]
-    return Guard(own, tuple(rivals))
+    return Guard(own, tuple(rivals), several)

@@ -83,14 +83,18 @@ def _issues_alike(thread: HostThread, step: int, period_ns: int) -> bool:
     ends = thread.step_ends_ns
     if len(ends) <= step or ends[step] - ends[step - 1] != period_ns:
         return False
-    for queue, depth in zip(thread.queues, thread.script.depths, strict=True):
+    for queue, (least, most) in zip(thread.queues, thread.script.depths, strict=True):
         begin, end = step * queue.per_step, (step + 1) * queue.per_step
         if len(queue.ends_ns) < end:
             return False
-        done = np.array(queue.ends_ns[max(0, begin - depth) : end], np.int64)
-        if depth <= begin:
-            if not np.array_equal(done[:depth] + period_ns, done[len(done) - depth :]):
+        if most <= begin:
+            done = np.array(queue.ends_ns[begin - most : end], np.int64)
+            if not np.array_equal(done[:most] + period_ns, done[len(done) - most :]):
                 return False
-        elif done[-1] - (depth // queue.per_step - 1) * period_ns > ends[step]:
-            return False  # what a launch waits for, so many steps before it, was still to come when the CPU was there
+            continue
+        apart = least // queue.per_step  # a launch waits for one at least so many steps before it
+        for before in range(max(0, step + 1 - apart), step + 1):
+            later = before + apart - step - 1
+            if queue.ends_ns[(before + 1) * queue.per_step - 1] > ends[step] + later * period_ns:
+                return False  # it may have been still to come when the CPU was there
     return True

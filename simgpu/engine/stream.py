@@ -58,7 +58,10 @@ class StreamProcess:
 
     @property
     def idle(self) -> bool:
-        """Whether it does nothing until the compute stream of its rank records something."""
+        """Whether it does nothing until the compute stream of its rank records something.
+
+        What it waits for is not reset when it goes on: asked only when nobody has been released and not gone on yet.
+        """
         return self.done or (isinstance(self.waiting, Wait) and self.behind == COMPUTE_STREAM)
 
     def _run(self) -> Walk:
