@@ -67,6 +67,13 @@ class StreamLog:
     def __len__(self) -> int:
         return len(self.spans) // len(SPAN) + sum(len(block.rows[CAUSE]) for block in self.blocks)
 
+    @property
+    def end_ns(self) -> int:
+        """End of the last row."""
+        if self.blocks and self.blocks[-1].behind == len(self.spans):
+            return int(self.blocks[-1].columns()[END, -1])
+        return self.spans[END - len(SPAN)]
+
     def between(self, after_ns: int, before_ns: int) -> Int64:
         """Return what ends after a time and is ready before another, in columns of SPAN, and two rows before that.
 

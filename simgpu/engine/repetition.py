@@ -53,6 +53,8 @@ class Repetition:
         if not all(_issues_alike(thread, step, period) for thread in self.threads):
             return False
         first, last = min(own[step - 1] for own in ends), max(own[step - 1] for own in ends)
+        if any(process.done and process.log.end_ns <= last + period for process in self.processes if process.log):
+            return False  # it was so far ahead that it ran out of steps
         for process in self.processes:
             before = self._around(process.log, first, last)
             after = self._around(process.log, first + period, last + period)

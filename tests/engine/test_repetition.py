@@ -63,6 +63,19 @@ def test_a_step_whose_end_reaches_into_the_next_is_found_at_once():
     assert play(subject).step_ends_ns[:2] == played_on(subject).step_ends_ns[:2]
 
 
+def test_a_stream_that_ran_out_of_steps_tells_nothing():
+    """A stream that waits for nobody slows the others' transfers down until it has gone through all steps played."""
+    compute, gathers = [], []
+    for begin in (1, 3, 5, 7):
+        compute += [Record(begin), work(53), Wait(begin + 1)]
+        gathers += [Wait(begin), all_reduce(4, "cp"), Record(begin + 1)]
+    only = role({"compute": compute, "cp": gathers, "dp": [all_reduce(6)]})
+    groups, moved = [("cp", (0,)), ("dp", (0,))], cost(20, 40, [(0, 80)])
+    subject = program([only], [0], groups, {(0, reduce_key(4)): moved, (1, reduce_key(6)): moved}, links=[2 * 10**9])
+    found, later = play(subject), played_on(subject)
+    assert (found.step, found.step_ends_ns) == (later.step, later.step_ends_ns)
+
+
 def late_cpu(issue_ns):
     """Kernels of 100 ns that the CPU launches, and an event that compute records in the middle."""
     stream = [work(100) for _ in range(4)]
