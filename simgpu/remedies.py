@@ -93,7 +93,11 @@ def accepted(strategy: Strategy, microbatches: int) -> bool:
     if strategy.pp == 1:
         return True
     return strategy.table is None and not refusal(
-        strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches
+        strategy.schedule,
+        ranks=strategy.pp,
+        virtual=strategy.virtual_stages,
+        microbatches=microbatches,
+        pipeline_microbatches=strategy.pipeline_microbatches,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.advice.levers import BUBBLE, EXPOSED, MEMORY, SCALING, Lever, levers
+from simgpu.advice.options import filled
 from simgpu.config.case import Case
 from simgpu.config.draft import Draft
 from simgpu.config.inputs import Inputs
@@ -133,7 +134,7 @@ def _advice(case: Case, changed: Case, report: Report, played: Report, lever: Le
     return Advice(
         lever=lever.name,
         settings=dict(lever.settings),
-        option=lever.option,
+        option=filled(lever.option, changed),
         step_time_ns=played.step_time_ns,
         tokens_per_s_gain=speed - 1,
         peak_memory_bytes=played.peak_memory_bytes,

@@ -10,6 +10,7 @@ from simgpu.config.case import Case
 from simgpu.lower.perturbation import Perturbation
 from simgpu.remedies import accepted
 from simgpu.workload.architecture import Architecture
+from simgpu.workload.model import Model
 from simgpu.workload.software import PRESETS
 
 COMPUTE: Final = (
@@ -54,7 +55,7 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
     ----------
     case : Case
     slow_rank : int, optional
-        The rank whose kernels take longest, where traces tell; the last one otherwise.
+        The rank that is slower than the others, where traces tell; the last one otherwise.
     slow_factor : float
         How many times as long.
 
@@ -68,7 +69,13 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
     >>> [cause.name for cause in causes(load_cases("four_vs_eight")[1])][:3]
     ['p2p_off', 'slow_rank', 'slow_host']
     """
-    found = [*_communication(case), *_ranks(case, slow_rank, slow_factor), *_host(case), *_batch(case)]
+    found = [
+        *_communication(case),
+        *_ranks(case, slow_rank, slow_factor),
+        *_host(case),
+        *_batch(case),
+        *_sequences(case),
+    ]
     if isinstance(case.model, Architecture) and case.software.flash_attention:
         eager = replace(PRESETS["eager"], host=case.software.host)
         found.append(
@@ -176,7 +183,7 @@ def _ranks(case: Case, slow_rank: int | None, factor: float) -> Iterator[Cause]:
         name="slow_rank",
         text=f"{which} computes {factor:.2f} times as long as the others, who wait for it: nvidia-smi -q -d "
         "PERFORMANCE there shows why its clock is low, nvidia-smi whether another process runs",
-        classes=("wait", "exposed+wait"),
+        classes=("wait", "exposed+wait") if slow_rank is None else (*COMPUTE, "exposed", "wait", "exposed+wait"),
         case=replace(case, perturbation=Perturbation(slow={rank: factor})),
     )
 
@@ -198,6 +205,23 @@ def _host(case: Case) -> Iterator[Cause]:
         classes=("host", "unattributed"),
         case=replace(case, software=replace(case.software, host=slower)),
     )
+
+
+def _sequences(case: Case) -> Iterator[Cause]:
+    """Yield the case with sequences of twice and half the length, where the model and its ranks can have them."""
+    model, length = case.model, case.training.sequence_length
+    if not isinstance(model, Architecture) or model.fixed_sequence is not None:
+        return
+    most = model.max_positions if isinstance(model, Model) and model.positions == "learned" else None
+    if most is None or 2 * length <= most:
+        yield _of_length(case, "sequence_doubled", "sequences twice as long", 2 * length)
+    if length % (4 * case.strategy.cp * case.strategy.tp) == 0:
+        yield _of_length(case, "sequence_halved", "sequences half as long", length // 2)
+
+
+def _of_length(case: Case, name: str, text: str, length: int) -> Cause:
+    changed = replace(case, training=replace(case.training, sequence_length=length))
+    return Cause(name=name, text=f"the real run has {text}: {length:,} tokens", classes=COMPUTE, case=changed)
 
 
 def _batch(case: Case) -> Iterator[Cause]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Final
 
 from simgpu.api import report_case
 from simgpu.checks.causes import COMPUTE, Cause, batch_causes, causes, wrong_batch
+from simgpu.checks.hints import HINTS, OVER
+from simgpu.checks.other_device import other_device
+from simgpu.checks.slow_rank import slow_rank
 from simgpu.config.case import Case
+from simgpu.metrics.report import Report
 from simgpu.metrics.trace_breakdown import TRACE_CLASSES
 from simgpu.metrics.trace_report import TraceReport, as_traced
+from simgpu.units import format_time
 
 MOST: Final = 3
 """Differences that are named."""
@@ -21,23 +25,6 @@ _EXPLAINS: Final = 0.3  # of a difference, at the least
 _SLOWER: Final = 1.05  # times the median, of a rank that the others wait for
 _ALIKE: Final = 0.08  # around the mean factor, of classes that are off by the same one
 _WEIGHTY: Final = 0.05  # of the step, of classes that say something about the clock
-
-_HINTS: Final[Mapping[str, str]] = {
-    "compute.gemm": "products in another number format (fp32 or TF32 instead of bf16?) or of other shapes: "
-    "simgpu trace --ops writes what they took, for costs.table",
-    "compute.attention": "another attention kernel: software and attn_implementation say which one is meant",
-    "compute.memory_bound": "kernels that are fused in one of the two only: see software, and simgpu ops",
-    "compute.recompute": "another setting of activation checkpointing: see training.recompute",
-    "compute.optimizer": "another implementation of the optimizer: software.optimizer is fused, foreach or for_loop",
-    "exposed": "links at another rate than the topology's, or less overlap: measure with nccl-tests, see network.logs",
-    "exposed+wait": "links at another rate than the topology's, less overlap, or waiting for other ranks: trace all "
-    "ranks to tell them apart",
-    "wait": "ranks that come late: unequal work, a slow rank, a data loader",
-    "host": "the CPU needs longer to issue work than was assumed: see software.host_issue_ns",
-    "unattributed": "idle time that neither the GPU nor the CPU accounts for: a data loader, a checkpoint, a "
-    "synchronisation such as .item()",
-}
-_OVER: Final = "predicted for longer than it was: put the measured figures in (costs.table, network.logs)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +38,14 @@ class Explained:
         Of the case in that state.
     share : float
         Part of the difference that it accounts for, up to 1.
+    fit : float
+        Part of the differences of all classes together.
     """
 
     cause: Cause
     step_time_ns: float
     share: float
+    fit: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +60,7 @@ class Difference:
     hint : str
         The usual reason.
     explained : tuple of Explained
-        Simulated causes, the best first.
+        Simulated causes, the one that fits the whole step best first.
     """
 
     op_class: str
@@ -133,7 +123,9 @@ def check_traces(case: Case, report: TraceReport) -> StepCheck:
     step_ns = sum(measured.values())
     apart = sorted(TRACE_CLASSES, key=lambda name: -abs(measured[name] - predicted[name]))
     largest = [name for name in apart if abs(measured[name] - predicted[name]) > _SMALL * step_ns][:MOST]
-    listed = causes(case, **_slowest(report))
+    device = other_device(case, report)
+    slow = None if device else slow_rank(case, report, played.report(case))
+    listed = () if device else causes(case) if slow is None else causes(case, slow_rank=slow[0], slow_factor=slow[1])
     factor = _same_factor(measured, predicted, step_ns)
     differences = []
     for name in largest:
@@ -142,7 +134,7 @@ def check_traces(case: Case, report: TraceReport) -> StepCheck:
             for cause in listed
             if name in cause.classes and (one := played.explain(cause, name, predicted)) is not None
         ]
-        hint = _HINTS[name] if measured[name] > predicted[name] else _OVER
+        hint = HINTS[name] if measured[name] > predicted[name] else OVER
         if name in COMPUTE and factor is not None:
             hint = f"all kernels take {factor:.2f} times as long: a power limit, heat, or another card than was meant"
         differences.append(
@@ -150,8 +142,8 @@ def check_traces(case: Case, report: TraceReport) -> StepCheck:
                 op_class=name,
                 measured_ns=measured[name],
                 predicted_ns=predicted[name],
-                hint=hint,
-                explained=tuple(sorted(found, key=lambda one: -one.share)),
+                hint=device or hint,
+                explained=tuple(sorted(found, key=lambda one: -one.fit)),
             )
         )
     return StepCheck(
@@ -183,6 +175,7 @@ def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> S
     other = None if batch in (None, case.global_batch_size) else batch
     played = _Played(known={"exposed": 1.0})
     predicted_ns = sum(played.breakdown(case).values())
+    hint = "a trace of the step tells which part of it differs: simgpu check --trace"
     differences: tuple[Difference, ...] = ()
     apart_ns = abs(measured_ns - predicted_ns)
     if other is not None or apart_ns > _SMALL * measured_ns:
@@ -190,11 +183,13 @@ def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> S
         for cause in causes(case) if other is None else batch_causes(case, other):
             step_ns = sum(played.breakdown(cause.case).values())
             share = max(0.0, 1 - abs(measured_ns - step_ns) / apart_ns) if apart_ns else 0.0
-            if share >= _EXPLAINS or other is not None:
-                found.append(Explained(cause=cause, step_time_ns=step_ns, share=share))
+            if share >= _EXPLAINS:
+                found.append(Explained(cause=cause, step_time_ns=step_ns, share=share, fit=share))
+            elif other is not None:
+                hint = f"{cause.text}; the step is then predicted at {format_time(step_ns)}"
         best = tuple(sorted(found, key=lambda one: -one.share))[:MOST]
-        hint = "a trace of the step tells which part of it differs: simgpu check --trace"
-        hint = hint if other is None else wrong_batch(case, other)
+        if other is not None and wrong_batch(case, other) not in hint:
+            hint = wrong_batch(case, other)
         differences = (
             Difference(op_class="step", measured_ns=measured_ns, predicted_ns=predicted_ns, hint=hint, explained=best),
         )
@@ -239,6 +234,7 @@ def check_to_json(check: StepCheck) -> dict[str, Any]:
                         "text": found.cause.text,
                         "step_time_ns": found.step_time_ns,
                         "share": found.share,
+                        "fit": found.fit,
                     }
                     for found in one.explained
                 ],
@@ -254,9 +250,15 @@ class _Played:
     def __init__(self, known: Mapping[str, float]) -> None:
         self._known = known
         self._found: dict[str, dict[str, float]] = {}
+        self._reports: dict[int, tuple[Case, Report]] = {}  # the case too: an id is free when its object is gone
+
+    def report(self, case: Case) -> Report:
+        if id(case) not in self._reports:
+            self._reports[id(case)] = case, report_case(case)
+        return self._reports[id(case)][1]
 
     def breakdown(self, case: Case) -> dict[str, float]:
-        return as_traced(report_case(case).breakdown_ns, self._known)
+        return as_traced(self.report(case).breakdown_ns, self._known)
 
     def explain(self, cause: Cause, name: str, predicted: Mapping[str, float]) -> Explained | None:
         """Return a cause that brings a class closer to what was measured, and the whole step too."""
@@ -265,27 +267,14 @@ class _Played:
         found, measured = self._found[cause.name], self._known
         before, after = abs(measured[name] - predicted[name]), abs(measured[name] - found[name])
         share = (before - after) / before
-        if share < _EXPLAINS or _distance(measured, found) >= _distance(measured, predicted):
+        fit = 1 - _distance(measured, found) / _distance(measured, predicted)
+        if share < _EXPLAINS or fit <= 0:
             return None
-        return Explained(cause=cause, step_time_ns=sum(found.values()), share=share)
+        return Explained(cause=cause, step_time_ns=sum(found.values()), share=share, fit=fit)
 
 
 def _distance(measured: Mapping[str, float], predicted: Mapping[str, float]) -> float:
     return sum(abs(measured[name] - predicted[name]) for name in TRACE_CLASSES)
-
-
-def _slowest(report: TraceReport) -> dict[str, Any]:
-    """Rank whose kernels take much longer than the others', where traces of several ranks show one."""
-    work: dict[int, float] = {
-        rank.trace.rank: sum(rank.breakdown_ns[name] for name in COMPUTE)
-        for rank in report.ranks
-        if rank.steps and rank.trace.rank is not None
-    }
-    usual: float = median(work.values()) if len(work) > 1 else 0.0
-    if not usual:
-        return {}
-    rank, longest = max(work.items(), key=lambda item: item[1])
-    return {"slow_rank": rank, "slow_factor": longest / usual} if longest > _SLOWER * usual else {}
 
 
 def _same_factor(measured: Mapping[str, float], predicted: Mapping[str, float], step_ns: float) -> float | None:

@@ -95,7 +95,7 @@ def _paths(traces: Sequence[str], log: str | None) -> list[Path]:
 
 
 def _from_traces(case: Case, paths: Sequence[Path], step: str | None, notes: list[str]) -> StepCheck:
-    from simgpu.checks import check_traces
+    from simgpu.checks import check_traces, other_device
     from simgpu.cli.trace import read_steps, trace_warnings
 
     report = read_steps(paths, step)
@@ -104,7 +104,10 @@ def _from_traces(case: Case, paths: Sequence[Path], step: str | None, notes: lis
     if world and world != {case.cluster.world_size}:
         told = ", ".join(str(size) for size in sorted(world))
         notes.append(f"the traces are of {told} ranks, the scenario has {case.cluster.world_size} GPUs")
-    return check_traces(case, report)
+    check = check_traces(case, report)
+    if not check.differences and (device := other_device(case, report)):
+        notes.append(device)
+    return check
 
 
 def _from_log(case: Case, path: Path, notes: list[str]) -> StepCheck:

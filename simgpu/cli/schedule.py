@@ -15,7 +15,10 @@ from simgpu.parallel.schedule_grid import fault_grid, schedule_grid
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, PipelineSchedule, build_schedule, schedule_name
 
 FORMATS: Final = ("grid", "csv")
-_OPTIONS: Final = {"ranks": "--stages", "virtual": "--virtual", "microbatches": "--microbatches"}
+_OPTIONS: Final = {
+    "ranks": "--stages", "virtual": "--virtual", "microbatches": "--microbatches",
+    "pipeline_microbatches": "--pipeline-microbatches",
+}  # fmt: skip
 
 
 class ScheduleFaultError(SimGPUError):
@@ -23,7 +26,14 @@ class ScheduleFaultError(SimGPUError):
 
 
 def schedule_command(
-    name: str, *, stages: int | None, virtual: int | None, microbatches: int | None, form: str, json: str | None
+    name: str,
+    *,
+    stages: int | None,
+    virtual: int | None,
+    microbatches: int | None,
+    pipeline_microbatches: int | None = None,
+    form: str,
+    json: str | None,
 ) -> PipelineSchedule:
     """Build or read a schedule, check it, and print it.
 
@@ -33,6 +43,8 @@ def schedule_command(
         A schedule's name, or the path of a CSV.
     stages, virtual, microbatches : int or None
         Pipeline ranks, stages on each of them, and microbatches; for a name only.
+    pipeline_microbatches : int or None
+        Microbatches of one run of the pipeline; for a name only.
     form : str
         ``grid`` or ``csv``.
     json : str or None
@@ -56,11 +68,12 @@ def schedule_command(
     inputs = [] if path is None else [path]
     destination = choose_destination(stem="", html=None, no_html=True, json=json, inputs=inputs)
     if path is None:
-        schedule = _built(name, stages, virtual, microbatches)
+        schedule = _built(name, stages, virtual, microbatches, pipeline_microbatches)
     else:
-        if stages is not None or virtual is not None or microbatches is not None:
-            given = ("--stages", stages), ("--virtual", virtual), ("--microbatches", microbatches)
-            options = ", ".join(option for option, value in given if value is not None)
+        numbers = (stages, virtual, microbatches, pipeline_microbatches)
+        given = [option for option, number in zip(_OPTIONS.values(), numbers, strict=True) if number is not None]
+        if given:
+            options = ", ".join(given)
             problem = f"{name} is a file, which says itself how many ranks, stages and microbatches it has"
             raise DestinationError(f"{problem}; fix: leave {options} out")
         schedule = read_schedule_csv(path)
@@ -99,19 +112,24 @@ def schedule_to_json(schedule: PipelineSchedule) -> dict[str, Any]:
         "ranks": schedule.ranks,
         "stages": schedule.stages,
         "microbatches": schedule.microbatches,
+        "pipeline_microbatches": schedule.run_microbatches,
         "rank_of_stage": list(schedule.placement.rank_of_stage),
         "mirrored_from": schedule.placement.mirrored_from,
         "rows": schedule_to_rows(schedule),
     }
 
 
-def _built(name: str, stages: int | None, virtual: int | None, microbatches: int | None) -> PipelineSchedule:
+def _built(
+    name: str, stages: int | None, virtual: int | None, microbatches: int | None, each: int | None
+) -> PipelineSchedule:
     if stages is None or microbatches is None:
         absent = "--stages P" if stages is None else "--microbatches M"
         example = f"simgpu schedule {name} --stages {stages or 4} --microbatches {microbatches or 8}"
         raise DestinationError(f"{absent} is missing; fix: add it, as in {example}")
     try:
-        return build_schedule(name, ranks=stages, virtual=virtual, microbatches=microbatches)
+        return build_schedule(
+            name, ranks=stages, virtual=virtual, microbatches=microbatches, pipeline_microbatches=each
+        )
     except ScenarioError as error:
         renamed = [
             Issue(

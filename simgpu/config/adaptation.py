@@ -8,7 +8,7 @@ from simgpu.config.training_block import TrainingBlock
 from simgpu.workload.architecture import Architecture
 from simgpu.workload.families import model_units
 from simgpu.workload.frozen import trained_units, unmatched_names
-from simgpu.workload.lora import ALL_LINEAR, PROJECTIONS, adapters
+from simgpu.workload.lora import ALL_LINEAR, PROJECTIONS, SAVED, adapters
 from simgpu.workload.model import Model
 from simgpu.workload.synthetic import SyntheticModel
 from simgpu.workload.training import Training
@@ -64,6 +64,12 @@ def _check_lora(model: Architecture, training: Training, findings: Findings) -> 
     if wrong:
         problem = f"names no projection: {', '.join(wrong)}"
         findings.add(field, problem, allowed=", ".join(known), fix=did_you_mean(wrong[0], known))
+        return False
+    whole = [name for name in lora.modules_to_save if name not in SAVED]
+    if whole:
+        problem = f"names no module that can be trained whole: {', '.join(whole)}"
+        meant = did_you_mean(whole[0], SAVED)
+        findings.add("training.lora.modules_to_save", problem, allowed=", ".join(SAVED), fix=meant)
         return False
     block = model_units(model, training).layers[0].units[0] if isinstance(model, Model) else None
     if block is None or not isinstance(model, Model) or not adapters(block, model, lora):

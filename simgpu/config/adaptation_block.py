@@ -49,13 +49,12 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-_TARGETS_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [
-        {"type": "string", "minLength": 1},
-        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-    ]
-}
+_NAME_SCHEMA: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
+_NAMES_SCHEMA: Final[dict[str, Any]] = {"type": "array", "items": _NAME_SCHEMA}
+_TARGETS_SCHEMA: Final[dict[str, Any]] = {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}
+_MODULES_SCHEMA: Final[dict[str, Any]] = {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}
 _Targets = Annotated[list[Text], BeforeValidator(_listed), WithJsonSchema(_TARGETS_SCHEMA)]
+_Modules = Annotated[list[Text], BeforeValidator(_listed), WithJsonSchema(_MODULES_SCHEMA)]
 
 
 class LoraBlock(Block):
@@ -65,3 +64,5 @@ class LoraBlock(Block):
     """Inner width of every adapter."""
     targets: _Targets = Field(default_factory=lambda: [ALL_LINEAR])
     """Projections that get one: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear."""
+    modules_to_save: _Modules = Field(default_factory=list)
+    """Modules of which a copy is trained whole: embed_tokens, lm_head."""

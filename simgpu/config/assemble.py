@@ -10,7 +10,7 @@ from simgpu.config.inputs import Inputs
 from simgpu.config.layout import plan_layout
 from simgpu.config.link_disorder import disorder_links
 from simgpu.config.magnitude import check_magnitude
-from simgpu.config.nccl_choice import measured_groups, nccl_choice
+from simgpu.config.nccl_choice import measured_elsewhere, measured_groups, nccl_choice
 from simgpu.config.op_costs import op_costs
 from simgpu.config.pipeline_choice import check_microbatches
 from simgpu.config.pipeline_warnings import pipeline_warnings
@@ -120,6 +120,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
         perturbation=perturbation,
         price_per_gpu_hour=scenario.price_per_gpu_hour,
         train_tokens=block.train_tokens,
+        framework=scenario.framework,
         warnings=(
             *pipeline_warnings(scenario.parallel, model, training, strategy),
             *_warnings(scenario, strategy),
@@ -128,6 +129,7 @@ def assemble(name: str, findings: Findings, inputs: Inputs) -> Case | None:
             *nccl.notes,
             *host_notes,
             *measured_groups(nccl.settings, cluster),
+            *measured_elsewhere(nccl.gpus, cluster),
         ),
     )
     return with_timed_schedule(case)

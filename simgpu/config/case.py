@@ -47,6 +47,8 @@ class Case:
         In any currency.
     train_tokens : int or None
         Tokens of the whole training.
+    framework : str or None
+        Whose options advice names; None where the strategy tells.
     warnings : tuple of str
         What the user should know about the case.
     """
@@ -63,6 +65,7 @@ class Case:
     perturbation: Perturbation = UNDISTURBED
     price_per_gpu_hour: float | None = None
     train_tokens: int | None = None
+    framework: str | None = None
     warnings: tuple[str, ...] = ()
 
     @property

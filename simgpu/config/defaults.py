@@ -111,7 +111,7 @@ def defaults(case: Case, given: frozenset[str]) -> tuple[Assumption, ...]:
 def _matters(case: Case, name: str) -> bool:
     """Whether a field of the ``parallel`` block says anything about this layout."""
     strategy = case.strategy
-    if name in ("schedule", "virtual_stages", "layers_per_stage", "overlap_p2p"):
+    if name in ("schedule", "virtual_stages", "layers_per_stage", "pipeline_microbatches", "overlap_p2p"):
         return strategy.pp > 1
     if name == "cp_comm_type":
         return strategy.cp > 1

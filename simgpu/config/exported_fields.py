@@ -18,6 +18,7 @@ _TRAINING: Final = {
 _PARALLEL: Final = (
     "tp", "pp", "cp", "dp", "ep", "expert_tp", "cp_comm_type", "tp_overlap", "order", "sequence_parallel", "schedule",
     "virtual_stages", "overlap_p2p", "scatter_gather_tensors_in_pipeline", "layers_per_stage", "data_parallel", "table",
+    "pipeline_microbatches",
 )  # fmt: skip
 _BLOCKS: Final = ("ddp", "zero", "fsdp", "distributed_optimizer")
 
@@ -48,7 +49,7 @@ def step_fields(case: Case) -> dict[str, Any]:
         if value or name not in ("frozen_share", "frozen_names"):
             result[f"training.{_TRAINING.get(name, name)}"] = value
     result["training.precision"] = "fp8" if result.pop("training.fp8") else training.precision
-    result |= _strategy(strategy)
+    result |= _strategy(strategy, training.accumulation)
     if training.accumulation == 1:
         result.pop("fsdp.no_sync", None)  # the only micro-batch is the last
     result |= _flat("model", _nameless(case.model))
@@ -58,7 +59,7 @@ def step_fields(case: Case) -> dict[str, Any]:
     return result
 
 
-def _strategy(strategy: Strategy) -> dict[str, Any]:
+def _strategy(strategy: Strategy, accumulation: int) -> dict[str, Any]:
     kind = strategy.data_parallel
     if strategy.copies == 1 and kind == "ddp":
         kind = "none"  # a single copy, which nobody reduces
@@ -67,9 +68,12 @@ def _strategy(strategy: Strategy) -> dict[str, Any]:
     }
     values |= {"data_parallel": kind, "expert_tp": strategy.expert_tensor}
     placed = strategy.layers_per_stage
+    if strategy.pipeline_microbatches == accumulation:
+        values["pipeline_microbatches"] = None
     values["layers_per_stage"] = None if placed is None or len(set(placed)) == 1 else placed
     idle: list[str] = []
-    idle += ["schedule", "virtual_stages", "overlap_p2p", "layers_per_stage", "table"] if strategy.pp == 1 else []
+    if strategy.pp == 1:
+        idle += ["schedule", "virtual_stages", "overlap_p2p", "layers_per_stage", "table", "pipeline_microbatches"]
     idle += ["cp_comm_type"] if strategy.cp == 1 else []
     idle += ["tp_overlap", "sequence_parallel"] if strategy.tp == 1 else []
     if strategy.tp == 1 or strategy.pp == 1 or strategy.sequence_parallel:

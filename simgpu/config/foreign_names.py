@@ -38,6 +38,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "lora_rank": "training.lora.rank",
     "target_modules": "training.lora.targets",
     "lora_target": "training.lora.targets",
+    "lora_modules_to_save": "training.lora.modules_to_save",
     "recompute_num_layers": "training.recompute_layers",
     "activation_checkpointing": "training.recompute",
     "recompute_granularity": "training.recompute",

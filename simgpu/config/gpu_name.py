@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from simgpu.config.near import near_names
@@ -45,6 +46,29 @@ def gpus_named(name: str) -> tuple[str, ...]:
     known = gpu_names()
     same = tuple(entry for entry in known if "".join(_words(entry)) == "".join(words))
     return same or tuple(entry for entry in known if all(_fits(word, _words(entry)) for word in words))
+
+
+def is_other_gpu(name: str, own: Sequence[str]) -> bool:
+    """Whether a driver's name of a GPU is that of none of some GPUs of the catalogue.
+
+    Parameters
+    ----------
+    name : str
+    own : sequence of str
+        As the catalogue has them.
+
+    Returns
+    -------
+    bool
+        False for a name that may be one of them, or that names no model.
+
+    Examples
+    --------
+    >>> own = ["A100-SXM4-80GB"]
+    >>> [is_other_gpu(name, own) for name in ("NVIDIA A100-SXM4-80GB", "NVIDIA A100", "NVIDIA H100 80GB HBM3", "GPU")]
+    [False, False, True, False]
+    """
+    return bool(found := gpus_named(name)) and name not in own and not set(found) & set(own)
 
 
 def find_gpu(name: str, *, field: str = "--gpu") -> Gpu:

@@ -21,6 +21,7 @@ from simgpu.config.imported_run_misspelt import with_misspelt
 from simgpu.config.imported_run_model import choose_model, model_type
 from simgpu.config.imported_run_open import check_open
 from simgpu.config.imported_run_ports import settle_ports
+from simgpu.config.imported_run_program import training_program
 from simgpu.config.imported_run_recompute import settle_recompute
 from simgpu.config.imported_run_sizes import fill_automatic, freeze_layers, settle_formats, take_dropout
 from simgpu.config.imported_run_start import settle_start
@@ -41,8 +42,8 @@ _NO_TRAINING: Final = {"training.precision", PLAIN}
 """Keys of ``open`` that say nothing of a training."""
 _GENERATION: Final = "software: "  # how notes begin that say which kernels a file's options mean
 _ORDER: Final = (
-    "name", "model", "cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer", "network",
-    "software", "costs", "perturb",
+    "name", "framework", "model", "cluster", "training", "parallel", "ddp", "zero", "fsdp", "distributed_optimizer",
+    "network", "software", "costs", "perturb",
 )  # fmt: skip
 
 
@@ -174,6 +175,9 @@ def _run(paths: Sequence[Path], readings: list[Reading], answers: RunAnswers, fo
     data = _relative(data, folder or Path())
     title = "Imported from " + ", ".join(dict.fromkeys(reading.source for reading in readings))
     data = {"name": title, **data}
+    program = training_program(readings)
+    if program is not None:
+        data.setdefault("framework", program)
     notes = dict.fromkeys([*(n for reading in readings for n in reading.notes), *merged.notes])
     if any(name.partition(".")[0] == "software" for name in command_line.settings):
         notes = {note: None for note in notes if not note.startswith(_GENERATION)}

@@ -61,7 +61,8 @@ def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | No
         assumed.append(f"software: {preset}, kernels of {what}")
     if "training.optimizer" not in merged.values and kinds & set(_HUGGING_FACE):
         merged.put("training.optimizer", "adamw", "")
-        assumed.append("training.optimizer: adamw, the default of Transformers")
+        whose = "LitGPT" if "litgpt" in kinds else "Transformers"
+        assumed.append(f"training.optimizer: adamw, the default of {whose}")
     if "training.recompute" not in merged.values and kinds <= set(_HUGGING_FACE):
         assumed.append("training.recompute: none, since no file asks for gradient checkpointing")
     return assumed

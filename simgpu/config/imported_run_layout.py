@@ -233,8 +233,10 @@ def leave_out_defaults(merged: Merged) -> None:
     {}
     """
     if (merged.get("parallel.pp") or 1) == 1:
-        for name in ("parallel.schedule", "parallel.virtual_stages", "parallel.layers_per_stage"):
-            merged.put(name, None, "")
+        for name in ("schedule", "virtual_stages", "layers_per_stage", "pipeline_microbatches"):
+            merged.put(f"parallel.{name}", None, "")
+    if merged.get("parallel.pipeline_microbatches") == merged.get("training.gradient_accumulation"):
+        merged.put("parallel.pipeline_microbatches", None, "")  # one run of the pipeline, as a scenario has it anyway
     if (merged.get("parallel.cp") or 1) == 1:
         merged.put("parallel.cp_comm_type", None, "")
     for name, value in _TRIVIAL.items():

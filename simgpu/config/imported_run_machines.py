@@ -12,6 +12,7 @@ from simgpu.config.imported_run_merge import Merged
 from simgpu.config.quantity import LARGEST_GPUS
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
+from simgpu.io.foreign.host_list import UNEVEN
 from simgpu.io.foreign.ms_swift import LEAST_BATCH
 from simgpu.io.foreign.reading import Reading
 
@@ -26,6 +27,7 @@ def choose_machines(
     """Settle GPUs, nodes and batch: the batch must fit the GPUs, and where nobody gives these, they fit the batch."""
     per_node = request_cluster(ClusterRequest(topology=topology)).world_size
     wanted, source = _asked_gpus(readings)
+    shares = next((r.open[UNEVEN] for r in readings if r.source == source and UNEVEN in r.open), None)
     given = asked if asked is not None else merged.get(_GPUS)
     if given is not None:
         if wanted not in (None, given):
@@ -44,6 +46,8 @@ def choose_machines(
         left = [f", which {r.source} leaves to {r.open[_GPUS]}" for r in readings if _GPUS in r.open]
         where = f"{nodes} node{'s' if nodes > 1 else ''} of {topology}"
         assumed.append(f"gpus: {gpus} on {where}{left[0] if left else ''}; --gpus N for another number")
+    if shares is not None and gpus == wanted and nodes > 1 and given is None:
+        merged.notes.append(f"gpus: {source} has {shares} on its nodes; {gpus // nodes} on each are simulated")
     merged.put(_BATCH[0], done.micro, merged.sources.get(_BATCH[0], ""))
     merged.put(_BATCH[1], done.steps, merged.sources.get(_BATCH[1], ""))
     return gpus, nodes

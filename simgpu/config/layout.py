@@ -119,6 +119,7 @@ def plan_layout(
         schedule=pipeline.schedule,
         virtual_stages=pipeline.virtual,
         table=pipeline.table,
+        pipeline_microbatches=parallel.pipeline_microbatches if pp > 1 else None,
         overlap_p2p=parallel.overlap_p2p,
         scatter_gather=parallel.scatter_gather_tensors_in_pipeline,
         layers_per_stage=tuple(parallel.layers_per_stage) if parallel.layers_per_stage else None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from simgpu.config.environment_block import NetworkBlock
 from simgpu.config.findings import Findings
+from simgpu.config.gpu_name import is_other_gpu
 from simgpu.config.inputs import Inputs
 from simgpu.config.scenario_block import ScenarioBlock
 from simgpu.costs.collectives.settings import CURRENT, NcclSettings
@@ -24,6 +26,7 @@ class NcclChoice:
     settings: NcclSettings = CURRENT
     host: tuple[HostCopyRates, ...] = ()
     notes: tuple[str, ...] = ()
+    gpus: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of files of nccl-tests
 
 
 def nccl_choice(scenario: ScenarioBlock, inputs: Inputs, findings: Findings) -> NcclChoice:
@@ -71,7 +74,7 @@ def nccl_choice(scenario: ScenarioBlock, inputs: Inputs, findings: Findings) -> 
     from simgpu.config.network_logs import read_network_logs  # only logs that are there pay for it
 
     logs = read_network_logs(found, given, network.logs, inputs, findings)
-    return NcclChoice(settings=logs.settings, host=logs.host, notes=logs.notes)
+    return NcclChoice(settings=logs.settings, host=logs.host, notes=logs.notes, gpus=logs.gpus)
 
 
 def measured_groups(settings: NcclSettings, cluster: Cluster) -> tuple[str, ...]:
@@ -92,4 +95,26 @@ def measured_groups(settings: NcclSettings, cluster: Cluster) -> tuple[str, ...]
         f"{cluster.world_size} GPUs on {cluster.nodes} node{'s' * (cluster.nodes > 1)} do not have; it has no effect"
         for kind, ranks, nodes in groups
         if ranks > cluster.world_size or nodes > cluster.nodes or ranks > nodes * cluster.gpus_per_node
+    )
+
+
+def measured_elsewhere(logs: Mapping[str, tuple[str, ...]], cluster: Cluster) -> tuple[str, ...]:
+    """Say which files of nccl-tests were measured on other GPUs than a cluster's.
+
+    Parameters
+    ----------
+    logs : mapping of str to tuple of str
+        Names of the GPUs by file.
+    cluster : Cluster
+
+    Returns
+    -------
+    tuple of str
+    """
+    model = cluster.gpu(0).name
+    strange = {name: [gpu for gpu in gpus if is_other_gpu(gpu, [model])] for name, gpus in logs.items()}
+    return tuple(
+        f"{name}: was measured on {', '.join(gpus)}, and {cluster.name} has {model}"
+        for name, gpus in strange.items()
+        if gpus
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,11 +42,14 @@ class NetworkLogs:
     host : tuple of HostCopyRates
     notes : tuple of str
         What came of each file.
+    gpus : mapping of str to tuple of str
+        What files of nccl-tests call the GPUs.
     """
 
     settings: NcclSettings
     host: tuple[HostCopyRates, ...] = ()
     notes: tuple[str, ...] = ()
+    gpus: dict[str, tuple[str, ...]] = fields(default_factory=dict)
 
 
 def read_network_logs(
@@ -94,6 +98,7 @@ def read_network_logs(
 def _take_nccl(path: Path, given: Mapping[str, Any], found: NetworkLogs) -> list[MeasuredSeries]:
     """Take settings from what NCCL wrote, and return the times that nccl-tests measured."""
     log = read_nccl_log(path)
+    found.gpus[path.name] = log.gpus
     notes, series = [], []
     for test in log.tests:
         if not test.kind:

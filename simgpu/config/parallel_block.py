@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 from simgpu.config.block import Block
 from simgpu.config.foreign_names import WORDS
 from simgpu.config.near import did_you_mean
-from simgpu.config.quantity import ANY_CASE, LARGEST_LAYERS, Flag, Gpus, Layers, Whole, Words
+from simgpu.config.quantity import ANY_CASE, LARGEST_LAYERS, Accumulation, Flag, Gpus, Layers, Whole, Words
 from simgpu.parallel.data_parallel import STRATEGIES
 from simgpu.parallel.schedules import PIPELINE_SCHEDULES, schedule_name
 from simgpu.units import QuantityError
@@ -89,6 +89,10 @@ class ParallelBlock(Block):
     says where in the experts' own grid it stands; behind dp when left out."""
     schedule: Schedule | None = None
     """Pipeline schedule, or the path of a CSV of one; 1f1b when left out, interleaved_1f1b with virtual_stages."""
+    pipeline_microbatches: Accumulation | None = None
+    """Micro-batches of one run of the pipeline; all of the step's when left out (Megatron, DeepSpeed). Fewer, of which
+    training.gradient_accumulation is a multiple, drain and fill the pipeline again for each run (torchtitan, whose runs
+    have local_batch_size / pipeline_parallel_microbatch_size)."""
     overlap_p2p: Flag = False
     """Post receives early and never wait for sends; false waits for both, as Megatron does, where that is possible."""
     scatter_gather_tensors_in_pipeline: Flag = False

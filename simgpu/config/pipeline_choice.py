@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PP, _VIRTUAL, _SCHEDULE = "parallel.pp", "parallel.virtual_stages", "parallel.schedule"
 _FIELDS: Final[Mapping[str, str]] = {"ranks": _PP, "virtual": _VIRTUAL}
+_RUN: Final = "parallel.pipeline_microbatches"
 _ENOUGH: Final = 4  # micro-batches per rank that every schedule takes
 _ACCUMULATION: Final = "training.gradient_accumulation"
 _BATCH_FIELDS: Final = (_ACCUMULATION, "training.global_batch_size", "training.micro_batch_size")
@@ -124,15 +125,33 @@ def check_microbatches(strategy: Strategy, microbatches: int, findings: Findings
     if strategy.pp == 1:
         return
     field = next((name for name in _BATCH_FIELDS if findings.value(name) is not None), "training")
-    table = strategy.table
+    table, each = strategy.table, strategy.pipeline_microbatches
     if table is not None:
-        if microbatches != table.microbatches:
-            problem = f"makes {_micro_batches(microbatches)}, and the schedule {table.name} is for {table.microbatches}"
+        one_run = each or microbatches
+        if one_run != table.microbatches:
+            problem = f"makes {_micro_batches(one_run)}, and the schedule {table.name} is for {table.microbatches}"
             name = findings.draft.name(tuple(_ACCUMULATION.split(".")))
-            findings.add(field, problem, fix=f"set training.{name} to {table.microbatches}")
+            where = f"training.{name}" if each is None else _RUN
+            findings.add(field if each is None else _RUN, problem, fix=f"set {where} to {table.microbatches}")
+        elif microbatches % one_run:
+            problem = f"does not divide the {_micro_batches(microbatches)} of a step"
+            findings.add(_RUN, problem, fix="let it divide training.gradient_accumulation, or leave it out")
         return
-    refused = refusal(strategy.schedule, ranks=strategy.pp, virtual=strategy.virtual_stages, microbatches=microbatches)
+    refused = refusal(
+        strategy.schedule,
+        ranks=strategy.pp,
+        virtual=strategy.virtual_stages,
+        microbatches=microbatches,
+        pipeline_microbatches=each,
+    )
     if refused is not None:
+        if refused.field == "pipeline_microbatches":
+            fix = refused.fix or "let it divide training.gradient_accumulation, or leave it out"
+            problem = refused.problem
+            if each is not None and microbatches % each == 0:
+                fix, problem = refused.fix or "", f"makes runs that {strategy.schedule} cannot have: {each} {problem}"
+            findings.add(_RUN, problem, allowed=refused.allowed, fix=fix)
+            return
         if refused.field != "microbatches":
             findings.add(_FIELDS[refused.field], refused.problem, allowed=refused.allowed, fix=refused.fix)
             return

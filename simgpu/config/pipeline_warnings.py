@@ -56,7 +56,7 @@ def _warnings(
     if strategy.pp == 1:
         if parallel.schedule is not None and strategy.schedule != "1f1b":
             yield f"parallel.schedule {strategy.schedule} has no effect: parallel.pp is 1"
-        for name in ("overlap_p2p", "scatter_gather_tensors_in_pipeline"):
+        for name in ("pipeline_microbatches", "overlap_p2p", "scatter_gather_tensors_in_pipeline"):
             if getattr(parallel, name):
                 yield f"parallel.{name} has no effect: parallel.pp is 1"
     for name, axis, degree in (
@@ -66,8 +66,12 @@ def _warnings(
     ):
         if degree == 1 and name in parallel.model_fields_set and getattr(parallel, name) not in (False, "p2p"):
             yield f"parallel.{name} has no effect: parallel.{axis} is 1"
-    if strategy.pp > 1 and training.accumulation < strategy.pp:
-        batches = "1 micro-batch" if training.accumulation == 1 else f"{training.accumulation} micro-batches"
+    each = strategy.pipeline_microbatches or training.accumulation
+    if strategy.pp > 1 and each < strategy.pp:
+        batches = "1 micro-batch" if each == 1 else f"{each} micro-batches"
+        if each < training.accumulation:
+            yield f"{batches} a run of the pipeline, which has {strategy.pp} ranks: some rank always idles"
+            return
         yield (
             f"{batches} for {strategy.pp} pipeline ranks: some rank always idles; "
             "raise training.global_batch_size or lower training.micro_batch_size"

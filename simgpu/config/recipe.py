@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simgpu.config.adaptation_block import LoraBlock
 from simgpu.config.training_block import TrainingBlock
 from simgpu.dtypes import DType
 from simgpu.parallel.data_parallel_options import FSDP_KINDS
@@ -166,5 +167,9 @@ def build_training(
         fp8=fp8,
         frozen_share=0.0 if block.frozen is None or isinstance(block.frozen, list) else block.frozen,
         frozen_names=tuple(block.frozen) if isinstance(block.frozen, list) else (),
-        lora=None if block.lora is None else Lora(rank=block.lora.rank, targets=tuple(block.lora.targets)),
+        lora=None if block.lora is None else _lora(block.lora),
     )
+
+
+def _lora(block: LoraBlock) -> Lora:
+    return Lora(rank=block.rank, targets=tuple(block.targets), modules_to_save=tuple(block.modules_to_save))

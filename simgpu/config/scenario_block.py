@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,12 @@ from simgpu.config.parallel_block import ParallelBlock
 from simgpu.config.quantity import Price, Text
 from simgpu.config.search_block import SearchBlock
 from simgpu.config.training_block import TrainingBlock
+
+FrameworkField = Literal[
+    "megatron", "nemo", "torchtitan", "nanotron", "picotron", "gptneox", "deepspeed", "accelerate", "trainer",
+    "axolotl", "llamafactory", "ms-swift", "oumi", "torchtune", "litgpt", "olmo", "llm-foundry",
+]  # fmt: skip
+"""Programs whose options are known (``simgpu/data/lever_options.csv``)."""
 
 
 class VariantBlock(Block):
@@ -57,6 +63,8 @@ class ScenarioBlock(Block):
     """Software generation: a preset's name, or a block."""
     costs: CostsBlock | None = None
     """How ops are priced: device rates, power cap, measured op times."""
+    framework: FrameworkField | None = None
+    """Whose options `--advice` names; without it the kind of parallelism tells."""
     perturb: PerturbBlock | None = None
     """Disturbances: seed, jitter, slow ranks, degraded links."""
     price_per_gpu_hour: Price | None = None

@@ -177,6 +177,9 @@ def _space(
     if scenario.training.gradient_accumulation is not None:
         problem = "is what the search finds, with the micro-batch"
         findings.add("training.gradient_accumulation", problem, fix="leave it out")
+    if scenario.parallel.pipeline_microbatches is not None:
+        problem = "is not searched: every candidate runs its micro-batches through the pipeline at once"
+        findings.add("parallel.pipeline_microbatches", problem, fix="leave it out, and set it in what the search finds")
     if scenario.parallel.dp is not None:
         findings.add("parallel.dp", "follows from the GPUs and the other degrees", fix="leave it out")
     if model is not None and not isinstance(model, Architecture):

@@ -51,5 +51,6 @@ def with_timed_schedule(case: Case) -> Case:
         software=case.software,
     )
     times = mean_stage_times(program, case.training.accumulation)
-    table = zb2p_schedule(strategy.pp, 1, case.training.accumulation, times)
+    each = strategy.pipeline_microbatches or case.training.accumulation
+    table = zb2p_schedule(strategy.pp, 1, each, times)
     return replace(case, strategy=replace(strategy, table=table))

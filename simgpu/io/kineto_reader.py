@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -87,12 +88,17 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
     steps: dict[str, tuple[int, int]] = {}
     on_gpu: dict[str, tuple[int, int]] = {}
     gaps = TraceGaps()
+    untimed: list[Mapping[str, Any]] = []
     for event in stream:
         _check_times(path, event)
         if take is not None:
             take(event)
         category = str(event.get("cat", "")).lower()
-        if event.get("ph") != "X" or not _timed(event):
+        if event.get("ph") != "X":
+            continue
+        if not _timed(event):
+            if category in _GPU:
+                untimed.append(event)
             continue
         name = str(event.get("name", ""))
         if category in _RECORDED:
@@ -126,7 +132,11 @@ def read_kineto(path: Path, *, take: Callable[[Mapping[str, Any]], None] | None 
         gpu_steps=_ordered(on_gpu),
         groups=dict(_groups(described.get("pg_config"))),
     )
-    own = (*_warnings(stream, trace, described), *gaps.told(trace.steps), *event_gaps(trace.events, trace.steps))
+    own = (
+        *_warnings(stream, trace, described, untimed),
+        *gaps.told(trace.steps),
+        *event_gaps(trace.events, trace.steps),
+    )
     return replace(trace, warnings=(*own, *others))
 
 
@@ -223,17 +233,31 @@ def _groups(config: Any) -> Iterator[tuple[str, str]]:
             yield str(entry["pg_name"]), str(entry.get("pg_desc", ""))
 
 
-def _warnings(stream: TraceStream, trace: RankTrace, described: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(
+    stream: TraceStream, trace: RankTrace, described: Mapping[str, Any], untimed: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     if stream.fault:
         yield f"truncated: {stream.fault}"
-    if not trace.events:
+    if untimed:
+        yield _without_times(untimed, len(trace.events))
+    elif not trace.events:
         yield "there is no GPU event in it (CPU only, or the profiler ran without CUDA activities)"
-    elif all(event.launched_ns is None for event in trace.events):
+    if trace.events and all(event.launched_ns is None for event in trace.events):
         yield "launches are missing, so idle time cannot be told from waiting for the CPU"
     if basis := step_basis(trace):
         yield basis
     if "rank" not in described:
         yield "there is no distributedInfo with a rank"
+
+
+def _without_times(untimed: Sequence[Mapping[str, Any]], timed: int) -> str:
+    """Say how many events of the GPU have no time, and what the first of them has in its place."""
+    first = untimed[0]
+    key = next(key for key in ("ts", "dur") if not isinstance(first.get(key), int | float | Decimal) or first[key] < 0)
+    number = f"{len(untimed):,} of the {len(untimed) + timed:,} events of the GPU"
+    value = json.dumps(first.get(key), default=str)[:_SHOWN] if key in first else "missing"
+    name = str(first.get("name", ""))[:_SHOWN]
+    return f"{number} have no time and are left out: {key} of {name!r} is {value}, not a number of microseconds"
 
 
 def _error(path: Path, problem: str, *, allowed: str | None = None) -> ScenarioError:

@@ -25,7 +25,7 @@ _NAMED: Final = re.compile(
 )
 _PREFIX: Final = re.compile(r"^\[\d+,\d+\]<std\w+>:\s?")  # mpirun --tag-output
 _BEGIN: Final = re.compile(r"^#\s*nThread\s+\d+\s+nGpus\s+\d+")
-_RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)")
+_RANK: Final = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)(?:\s+\[[^\]]*\]\s*(.*\S))?")
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
 _OTHERS: Final = {
     "nvbandwidth (which network.logs takes)": re.compile(r"nvbandwidth Version"),
@@ -93,6 +93,8 @@ class NcclLog:
         ``IB``, ``Socket``, a plugin's name, or empty.
     ways : frozenset of str
         How channels go: ``P2P``, ``SHM``, ``NET``, ``NET/GDRDMA``.
+    gpus : tuple of str
+        Names that the tables of nccl-tests give the GPUs, each once.
     """
 
     source: str
@@ -101,6 +103,7 @@ class NcclLog:
     environment: Mapping[str, str]
     network: str
     ways: frozenset[str]
+    gpus: tuple[str, ...] = ()
 
 
 def read_nccl_log(path: Path) -> NcclLog:
@@ -154,6 +157,7 @@ def read_nccl_log(path: Path) -> NcclLog:
         environment=reader.environment,
         network=reader.network,
         ways=frozenset(reader.ways),
+        gpus=tuple(reader.gpus),
     )
 
 
@@ -169,6 +173,7 @@ class _Reader:
     other: str = ""  # another program, whose output it is
     hosts: dict[str, str] = field(default_factory=dict)  # by rank
     times_us: dict[int, list[float]] = field(default_factory=dict)
+    gpus: dict[str, None] = field(default_factory=dict)
 
     def line(self, line: str) -> None:
         """Take one line in."""
@@ -182,6 +187,8 @@ class _Reader:
         rank = _RANK.match(line)
         if rank:
             self.hosts[rank[1]] = rank[2]
+            if rank[4]:
+                self.gpus.setdefault(rank[4])
             return
         row = _row(line) if self.hosts else None
         if row is not None:

@@ -35,6 +35,8 @@ class ChunkWriter:
         What the rank does with this stage, in order.
     output_bytes : int
         What the stage sent on, where that is kept until its backward.
+    run_microbatches : int or None
+        Micro-batches of one run of the pipeline; None where a step has one.
     """
 
     emitter: Emitter
@@ -43,18 +45,24 @@ class ChunkWriter:
     plan: DataParallelPlan
     actions: Sequence[Action]
     output_bytes: int = 0
+    run_microbatches: int | None = None
     _key: tuple[int, int] = field(init=False)  # what the same is written about
     _weights: WeightGathers = field(init=False)
     _gradients: GradientReductions = field(init=False)
-    _last_use: Action = field(init=False)  # of the weights
-    _first_gradients: Action = field(init=False)
-    _last_gradients: Action = field(init=False)
+    _last_use: frozenset[Action] = field(init=False)  # of the weights, in each run that ends with a reduction
+    _first_gradients: frozenset[Action] = field(init=False)
+    _last_gradients: frozenset[Action] = field(init=False)
 
     def __post_init__(self) -> None:
         self._key = id(self.parts), id(self.plan)
-        making = [action for action in self.actions if action.kind in "WB"]
-        self._first_gradients, self._last_gradients = making[0], making[-1]
-        self._last_use = [action for action in self.actions if action.kind in "IB"][-1]
+        each = self.run_microbatches if self.plan.reduce_every_run else None
+        runs: dict[int, list[Action]] = {}
+        for action in self.actions:
+            runs.setdefault(action.microbatch // each if each else 0, []).append(action)
+        making = [[action for action in run if action.kind in "WB"] for run in runs.values()]
+        self._first_gradients = frozenset(run[0] for run in making)
+        self._last_gradients = frozenset(run[-1] for run in making)
+        self._last_use = frozenset([action for action in run if action.kind in "IB"][-1] for run in runs.values())
         prices = self.compiler.prices
         self._weights = WeightGathers(self.emitter, prices, self.plan, self.parts.names)
         self._gradients = GradientReductions(self.emitter, self.plan, prices, self._weights)
@@ -70,7 +78,7 @@ class ChunkWriter:
     def write(self, action: Action) -> None:
         """Write one action: forward, full backward, input gradients or weight gradients."""
         if self._repeats(action):
-            key = self._key, action.kind, action == self._first_gradients
+            key = self._key, action.kind, action in self._first_gradients
             self.emitter.repeat(key, lambda: self._write(action), microbatch=action.microbatch)
         else:
             self._write(action)
@@ -79,11 +87,14 @@ class ChunkWriter:
         """Whether an action is its kernels and nothing more: no weights are gathered, and no gradients reduced."""
         if self._weights.expects or (self.plan.shards and not self._settled(action)):
             return False
-        return action.kind in "FI" or not (self.plan.reduce_every_microbatch or action == self._last_gradients)
+        if action.kind in "FI":
+            return True
+        opens = len(self._first_gradients) > 1 and action in self._first_gradients  # gradients are taken anew
+        return not (self.plan.reduce_every_microbatch or opens or action in self._last_gradients)
 
     def _settled(self, action: Action) -> bool:
         """Whether all sharded weights are here from before an action until after it."""
-        return self._weights.whole and action != self._last_use
+        return self._weights.whole and action not in self._last_use
 
     def _write(self, action: Action) -> None:
         if action.kind == "F":
@@ -116,7 +127,7 @@ class ChunkWriter:
         self.emitter.alloc(self.output_bytes, ACTIVATIONS)
 
     def _backward(self, action: Action) -> None:
-        self._gradients.begin_backward(action.microbatch, last_microbatch=action == self._last_gradients)
+        self._gradients.begin_backward(action.microbatch, last_microbatch=action in self._last_gradients)
         for index in reversed(range(len(self.parts.units))):
             unit = self.parts.units[index]
             self._begin_backward(index, action)
@@ -135,13 +146,13 @@ class ChunkWriter:
             self.emitter.free(unit.backward_bytes - late, WORKING)
             for category, size in held.items():
                 self.emitter.free(size, category)
-            if action == self._first_gradients:
+            if action in self._first_gradients:
                 self._gradients.keep(index)
             self._run(segments[last:], index, "backward", action)
             self.emitter.free(late, WORKING)
             self._end_backward(index, action)
         self.emitter.free(self.output_bytes, ACTIVATIONS)
-        self._gradients.end_backward(action.microbatch)
+        self._end_gradients(action)
 
     def _make_room(self, index: int, held: dict[str, int]) -> bool:
         """Take the gradients of a shard group in the place of what the unit's backward frees while it writes them.
@@ -172,7 +183,7 @@ class ChunkWriter:
         self.emitter.free(self.output_bytes, ACTIVATIONS)
 
     def _weight_gradients(self, action: Action) -> None:
-        self._gradients.begin_backward(action.microbatch, last_microbatch=action == self._last_gradients)
+        self._gradients.begin_backward(action.microbatch, last_microbatch=action in self._last_gradients)
         for index in reversed(range(len(self.parts.units))):
             unit = self.parts.units[index]
             saved, recomputed, gradients = self._kept(index)
@@ -182,9 +193,15 @@ class ChunkWriter:
             self.emitter.free(recomputed, RECOMPUTED)
             self.emitter.free(gradients, WORKING)
             self.emitter.free(saved, ACTIVATIONS)
-            if action == self._first_gradients:
+            if action in self._first_gradients:
                 self._gradients.keep(index)
-        self._gradients.end_backward(action.microbatch)
+        self._end_gradients(action)
+
+    def _end_gradients(self, action: Action) -> None:
+        """End a backward; a run of the pipeline that others follow ends with its reductions."""
+        self._gradients.end_backward(
+            action.microbatch, joins=len(self._last_gradients) > 1 and action in self._last_gradients
+        )
 
     def _begin_backward(self, index: int, action: Action) -> None:
         """Make the weights whole, take working memory, and run forward again where it is recomputed."""
@@ -196,14 +213,14 @@ class ChunkWriter:
             self._run(self.compiler.recompute(unit), index, "recompute", action)
 
     def _end_backward(self, index: int, action: Action) -> None:
-        upcoming, last = tuple(reversed(range(index))), action == self._last_use
+        upcoming, last = tuple(reversed(range(index))), action in self._last_use
         self._weights.release(index, upcoming, backward=True, last_microbatch=last)
 
     def _keeping(self, index: int, action: Action) -> tuple[frozenset[str], int]:
         """Return at which gradients a reduction starts, and the memory traffic per element to keep each."""
         store = self.plan.store
-        marks = self._gradients.marks(index, last_microbatch=action == self._last_gradients)
-        return marks, store.first_bytes if action == self._first_gradients else store.later_bytes
+        marks = self._gradients.marks(index, last_microbatch=action in self._last_gradients)
+        return marks, store.first_bytes if action in self._first_gradients else store.later_bytes
 
     def _kept(self, index: int) -> tuple[int, int, int]:
         """Bytes that the weights' gradients need: of what was saved, of what was recomputed, output gradients."""

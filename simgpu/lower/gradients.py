@@ -107,9 +107,9 @@ class GradientReductions:
             for reduction in self._at.get((unit, name), ()):
                 self._start(reduction, microbatch)
 
-    def end_backward(self, microbatch: int) -> None:
-        """End a backward; one of many that reduce waits for its reductions here."""
-        if self.plan.reduce_every_microbatch:
+    def end_backward(self, microbatch: int, *, joins: bool = False) -> None:
+        """End a backward; one of many that reduce (``joins``, or all of them do) waits for its reductions here."""
+        if joins or self.plan.reduce_every_microbatch:
             self._finish(microbatch)
             self._give_back()
 

@@ -104,6 +104,7 @@ class RoleWriter:
                 chunk.plan,
                 [action for action in order if action.stage == stage],
                 chunk.output_bytes,
+                self.script.schedule.run_microbatches if self.script.schedule.runs > 1 else None,
             )
             for stage, chunk in self.chunks.items()
         }

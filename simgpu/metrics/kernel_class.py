@@ -32,11 +32,13 @@ def kernel_class(name: str) -> str:
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel is NCCL's or RCCL's.
+    """Whether a kernel is NCCL's, RCCL's or DeepEP's.
 
     Examples
     --------
     >>> is_communication("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)"), is_communication("gemm")
     (True, False)
+    >>> is_communication("void deep_ep::intranode::dispatch<8, 768>(...)")
+    True
     """
-    return re.match(r"(?:void )?(?:nccl|rccl)", name) is not None
+    return re.match(r"(?:void )?(?:nccl|rccl|deep_ep::)", name) is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simgpu.parallel.messages import Message, received, sent
 from simgpu.parallel.schedules.action import Action
 from simgpu.parallel.schedules.catalogue import PIPELINE_SCHEDULES, refusal
+from simgpu.parallel.schedules.repeated import repeated
 from simgpu.parallel.schedules.slots import without_idle
 from simgpu.parallel.schedules.table import PipelineSchedule
 
@@ -85,15 +88,15 @@ def _one_by_one(schedule: PipelineSchedule) -> bool:
 
 
 def _interleaved(schedule: PipelineSchedule) -> bool:
-    return schedule.microbatches % schedule.ranks == 0 and _has_order(schedule, "interleaved_1f1b")
+    return schedule.run_microbatches % schedule.ranks == 0 and _has_order(schedule, "interleaved_1f1b")
 
 
 def _has_order(schedule: PipelineSchedule, name: str) -> bool:
     """Whether a schedule is one of the catalogue but for its name and idle slots."""
-    ranks, virtual, microbatches = schedule.ranks, schedule.stages // schedule.ranks, schedule.microbatches
+    ranks, virtual, microbatches = schedule.ranks, schedule.stages // schedule.ranks, schedule.run_microbatches
     if schedule.stages % ranks or refusal(name, ranks=ranks, virtual=virtual, microbatches=microbatches):
         return False
-    other = PIPELINE_SCHEDULES[name].build(ranks, virtual, microbatches)
+    other = repeated(PIPELINE_SCHEDULES[name].build(ranks, virtual, microbatches), schedule.runs)
     return schedule.placement == other.placement and without_idle(schedule.rows) == without_idle(other.rows)
 
 
@@ -102,10 +105,14 @@ def _singles(schedule: PipelineSchedule, rank: int) -> list[tuple[Action, ...]]:
 
 
 def _in_pairs(schedule: PipelineSchedule, rank: int) -> list[tuple[Action, ...]]:
-    """Cut the order of interleaved 1F1B into what runs between two batches."""
-    order, ranks = schedule.order(rank), schedule.ranks
-    chunks = schedule.stages // ranks
+    """Cut the order of interleaved 1F1B into what runs between two batches, run by run."""
+    whole, each = schedule.order(rank), len(schedule.order(rank)) // schedule.runs
+    return [group for at in range(0, len(whole), each) for group in _pairs(schedule, rank, whole[at : at + each])]
+
+
+def _pairs(schedule: PipelineSchedule, rank: int, order: Sequence[Action]) -> list[tuple[Action, ...]]:
+    ranks, chunks = schedule.ranks, schedule.stages // schedule.ranks
     warm_up = min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, len(order) // 2)
     pairs = len(order) - 2 * warm_up
-    steady = [order[at : at + 2] for at in range(warm_up, warm_up + pairs, 2)]
+    steady = [tuple(order[at : at + 2]) for at in range(warm_up, warm_up + pairs, 2)]
     return [*((action,) for action in order[:warm_up]), *steady, *((action,) for action in order[warm_up + pairs :])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from simgpu.parallel.schedules import PipelineSchedule, build_schedule
+from simgpu.parallel.schedules.repeated import repeated
 from simgpu.parallel.strategy import Strategy
 
 
@@ -20,7 +21,8 @@ def pipeline_schedule(strategy: Strategy, microbatches: int) -> PipelineSchedule
     Returns
     -------
     PipelineSchedule
-        Of one rank without a pipeline: plain gradient accumulation.
+        Of one rank without a pipeline: plain gradient accumulation. With ``pipeline_microbatches`` (or a table of
+        fewer) it begins again until all have run.
 
     Raises
     ------
@@ -35,10 +37,10 @@ def pipeline_schedule(strategy: Strategy, microbatches: int) -> PipelineSchedule
     if strategy.pp == 1:
         return _named("1f1b", 1, 1, microbatches)
     if strategy.table is not None:
-        return strategy.table
-    return _named(strategy.schedule, strategy.pp, strategy.virtual_stages, microbatches)
+        return repeated(strategy.table, max(1, microbatches // strategy.table.microbatches))
+    return _named(strategy.schedule, strategy.pp, strategy.virtual_stages, microbatches, strategy.pipeline_microbatches)
 
 
 @lru_cache(maxsize=16)  # variants of a sweep or search share theirs
-def _named(name: str, ranks: int, virtual: int, microbatches: int) -> PipelineSchedule:
-    return build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches)
+def _named(name: str, ranks: int, virtual: int, microbatches: int, each: int | None = None) -> PipelineSchedule:
+    return build_schedule(name, ranks=ranks, virtual=virtual, microbatches=microbatches, pipeline_microbatches=each)

@@ -18,6 +18,8 @@ class Placement:
     mirrored_from : int or None
         DualPipe: microbatches from this one on enter at the last rank, so that stage s of theirs runs on rank
         p - 1 - rank_of_stage[s]. None where every stage lives on one rank.
+    run_microbatches : int or None
+        Microbatches after which the same begins again; None where a step is one run of the pipeline.
 
     Examples
     --------
@@ -32,6 +34,7 @@ class Placement:
     ranks: int
     rank_of_stage: tuple[int, ...]
     mirrored_from: int | None = None
+    run_microbatches: int | None = None
 
     @property
     def stages(self) -> int:
@@ -41,7 +44,8 @@ class Placement:
     def rank(self, stage: int, microbatch: int = 0) -> int:
         """Return the rank that runs a stage for a microbatch."""
         rank = self.rank_of_stage[stage]
-        mirrored = self.mirrored_from is not None and microbatch >= self.mirrored_from
+        number = microbatch % self.run_microbatches if self.run_microbatches else microbatch
+        mirrored = self.mirrored_from is not None and number >= self.mirrored_from
         return self.ranks - 1 - rank if mirrored else rank
 
     def stages_on(self, rank: int) -> tuple[int, ...]:

@@ -45,6 +45,8 @@ class Strategy:
         Stages that each pipeline rank holds.
     table : PipelineSchedule or None
         A schedule from a file, in place of a named one.
+    pipeline_microbatches : int or None
+        Micro-batches of one run of the pipeline, of which a step has several; None where it has one with all of them.
     overlap_p2p : bool
         Post receives early and never wait for sends.
     scatter_gather : bool
@@ -67,6 +69,7 @@ class Strategy:
     schedule: str = "1f1b"
     virtual_stages: int = 1
     table: PipelineSchedule | None = None
+    pipeline_microbatches: int | None = None
     overlap_p2p: bool = False
     scatter_gather: bool = False
     layers_per_stage: tuple[int, ...] | None = None

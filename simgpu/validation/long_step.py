@@ -40,7 +40,8 @@ def short_lengths(case: Case) -> tuple[int, int] | None:
 
     Under 1F1B a pipeline of p stages is full from its p-th micro-batch on, and p are in flight at most: neither the
     period nor the memory changes after that. Interleaved stages take micro-batches in groups of p, of which one fills
-    the pipeline already. Split backward passes and schedules searched for a number of micro-batches are played whole.
+    the pipeline already. Several runs of a pipeline, split backward passes and schedules searched for a number of
+    micro-batches are played whole.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ def short_lengths(case: Case) -> tuple[int, int] | None:
     """
     strategy, whole = case.strategy, case.training.accumulation
     stages = strategy.pp
+    if strategy.pipeline_microbatches not in (None, whole):
+        return None
     if stages == 1:
         lengths = (_APART, 2 * _APART)
     elif strategy.schedule == "1f1b":

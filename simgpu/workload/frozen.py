@@ -29,7 +29,8 @@ def trained_units(parts: ModelUnits, model: Architecture, training: Training, *,
     model : Architecture
     training : Training
         ``frozen_share`` freezes the embedding and that share of the layers, from the bottom; ``frozen_names`` every
-        weight whose name, or whose unit's kind, contains one of them; ``lora`` all but its adapters.
+        weight whose name, or whose unit's kind, contains one of them; ``lora`` all but its adapters and what it
+        saves.
     scattered : int
         Ranks over which the inputs of column-parallel layers are split (sequence parallelism).
 
@@ -38,6 +39,10 @@ def trained_units(parts: ModelUnits, model: Architecture, training: Training, *,
     A frozen linear layer has no weight gradient and does not keep its input, unless something else reads it. Autograd
     does not enter units below the first trained weight: they have no backward and keep nothing. In the first unit
     above them the gradient of its input is still computed.
+
+    A module that is trained beside adapters is a copy: the frozen original stays (huggingface/peft
+    src/peft/utils/other.py, ModulesToSaveWrapper), and a head that was tied to the embedding has a table of its own.
+    Sharded weights of a unit are gathered with its originals, as FSDP does; ZeRO-3 leaves those out.
 
     Examples
     --------
@@ -51,6 +56,9 @@ def trained_units(parts: ModelUnits, model: Architecture, training: Training, *,
     """
     if not (training.frozen_share or training.frozen_names or training.lora):
         return parts
+    originals = _originals(parts, training)
+    if training.lora and training.lora.saved_layers:
+        parts = replace(parts, head=_untied(parts.head))
     frozen_layers = round(training.frozen_share * len(parts.layers))
     made: dict[tuple[int, bool, bool], Unit] = {}
     below = True
@@ -65,20 +73,25 @@ def trained_units(parts: ModelUnits, model: Architecture, training: Training, *,
             made[key] = _asleep(unit) if below else _freeze(unit, names, added, training, scattered)
         return made[key]
 
-    embedding = adapt(parts.embedding, training.frozen_share > 0)
+    def top(unit: Unit, bottom: bool = False) -> Unit:
+        adapted = adapt(unit, bottom)
+        kept = tuple(p for p in originals if any(p.name.startswith(f"{other.name}.") for other in unit.parameters))
+        return replace(adapted, parameters=(*adapted.parameters, *kept)) if kept else adapted
+
+    embedding = top(parts.embedding, training.frozen_share > 0)
     layers = []
     for index, layer in enumerate(parts.layers):
         bottom = index < frozen_layers
         entry = None if layer.entry is None else adapt(layer.entry, bottom)
         layers.append(replace(layer, units=tuple(adapt(unit, bottom) for unit in layer.units), entry=entry))
-    return ModelUnits(embedding=embedding, layers=tuple(layers), head=adapt(parts.head, False))
+    return ModelUnits(embedding=embedding, layers=tuple(layers), head=top(parts.head))
 
 
 def is_frozen(unit: Unit, parameter: Parameter, training: Training) -> bool:
-    """Return whether a weight is frozen by name, or because only adapters are trained."""
-    return training.lora is not None or any(
-        name in parameter.name or name == unit.kind for name in training.frozen_names
-    )
+    """Return whether a weight is frozen by name, or because only adapters and saved modules are trained."""
+    if training.lora is not None:
+        return not _is_saved(parameter, training)
+    return any(name in parameter.name or name == unit.kind for name in training.frozen_names)
 
 
 def unmatched_names(parts: ModelUnits, names: Sequence[str]) -> tuple[str, ...]:
@@ -131,6 +144,27 @@ def _flops(parts: ModelUnits) -> tuple[int, int]:
     passes = [(unit.forward + unit.backward, unit.recompute) for unit in parts.units]
     once, again = (sum(getattr(item, "flops", 0) for each in passes for item in each[i]) for i in (0, 1))
     return once, again
+
+
+def _is_saved(parameter: Parameter, training: Training) -> bool:
+    return training.lora is not None and parameter.name.rpartition(".")[0] in training.lora.saved_layers
+
+
+def _originals(parts: ModelUnits, training: Training) -> tuple[Parameter, ...]:
+    """Return the frozen originals that no unit uses: of a tied table there is one, which the other module may use."""
+    saved = [p for unit in (parts.embedding, parts.head) for p in unit.parameters if _is_saved(p, training)]
+    names = {p.name for p in saved}
+    tied = {p.name: p.tied for p in parts.head.parameters if p.tied is not None}
+    used = {name for pair in tied.items() for name in pair if not names.issuperset(pair)}
+    return tuple(
+        replace(p, name=f"{p.name}.original", frozen=True, accumulated=False, fp8=False)
+        for p in saved
+        if p.name not in used and p.tied is None
+    )
+
+
+def _untied(head: Unit) -> Unit:
+    return replace(head, parameters=tuple(replace(p, tied=None) for p in head.parameters))
 
 
 def _adapters(unit: Unit, model: Architecture, training: Training) -> tuple[Adapter, ...]:

@@ -25,13 +25,28 @@ PROJECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names that huggingface/peft knows a decoder's linear layers by, and the products here that contain them."""
 
+SAVED: Final[Mapping[str, str]] = {"embed_tokens": "embedding", "lm_head": "head"}
+"""Modules that can be trained whole beside adapters, by PEFT's names, and the layers here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Adapters of one rank on some projections; everything else is frozen."""
+    """Adapters of one rank on some projections, and modules that are trained whole; everything else is frozen."""
 
     rank: int
     targets: tuple[str, ...] = (ALL_LINEAR,)
+    modules_to_save: tuple[str, ...] = ()
+
+    @property
+    def saved_layers(self) -> frozenset[str]:
+        """The layers that are trained whole.
+
+        Examples
+        --------
+        >>> sorted(Lora(rank=8, modules_to_save=("lm_head",)).saved_layers)
+        ['head']
+        """
+        return frozenset(SAVED[name] for name in self.modules_to_save)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,18 @@
 """Levers tried on runs that disappoint: which, what they give, and that setting them gives just that."""
 
 import json
+from typing import get_args
 
 import pytest
 
 from simgpu.advice import disappointments
 from simgpu.advice.levers import BUBBLE, EXPOSED, MEMORY, levers
+from simgpu.advice.options import filled, frameworks, lever_options
 from simgpu.api import simulate
 from simgpu.config import load_cases
+from simgpu.config.imported_run import RunAnswers, import_run
+from simgpu.config.scenario_block import FrameworkField
+from simgpu.errors import ScenarioError
 
 PIPELINE = {
     "model": "llama-2-7b",
@@ -28,9 +33,9 @@ def played(simgpu, tmp_path, scenario, *options):
 def changed(scenario, settings):
     found = json.loads(json.dumps(scenario))
     for path, value in settings.items():
-        block, name = path.split(".")
+        block, _, name = path.rpartition(".")
         if value is None:
-            found.get(block, {}).pop(name, None)
+            (found.get(block, {}) if block else found).pop(name, None)
         else:
             found.setdefault(block, {})[name] = value
     return found
@@ -120,12 +125,78 @@ def test_large_runs_are_told_of_the_option(simgpu, tmp_path):
 
 
 def test_levers_are_named_by_the_frameworks_words():
-    (case,) = load_cases({**PIPELINE, "parallel": {"data_parallel": "zero2"}})
-    options = {lever.option for lever in levers(case)}
-    assert "gradient_accumulation_steps: 8" in options
-    assert "zero_optimization.overlap_comm: true" in options
-    (case,) = load_cases(PIPELINE)
-    assert {"--global-batch-size 8", "--num-virtual-stages-per-pipeline-rank 2"} <= {one.option for one in levers(case)}
+    zero = {**PIPELINE, "parallel": {"data_parallel": "zero2"}}
+    assert {"gradient_accumulation_steps: 8", "zero_optimization.overlap_comm: true"} <= advised(zero)
+    assert {"--global-batch-size 8", "--num-virtual-stages-per-pipeline-rank 2"} <= advised(PIPELINE)
+
+
+def advised(scenario):
+    """Options of all levers that the scenario can have, with the numbers of the changed one."""
+    found = set()
+    for lever in levers(load_cases(scenario)[0]):
+        try:
+            (after,) = load_cases(changed(scenario, lever.settings))
+        except ScenarioError:
+            continue
+        found.add(filled(lever.option, after))
+    return found
+
+
+FLAT = {**PIPELINE, "cluster": {"topology": "dgx-a100", "nodes": 2}, "parallel": {"data_parallel": "fsdp"}}
+
+
+@pytest.mark.parametrize(
+    ("framework", "scenario", "told", "lacks"),
+    [
+        ("torchtitan", FLAT,
+         {"[training] global_batch_size = 128", '[activation_checkpoint] mode = "full"',
+          "[training] local_batch_size = 2, [training] global_batch_size = 64",
+          "[parallelism] data_parallel_replicate_degree = 2, data_parallel_shard_degree = 8"},
+         ("DeepSpeed", "per_device")),
+        ("torchtitan", PIPELINE,
+         {"[training] local_batch_size = 8",
+          '[parallelism] pipeline_parallel_schedule = "Interleaved1F1B", pipeline_parallel_layers_per_stage = 4'},
+         ("--", "zero-bubble")),
+        ("nanotron", PIPELINE,
+         {"tokens.batch_accumulation_per_replica: 8", "parallelism.recompute_layer: true"},
+         ("virtual", "selective", "zero-bubble")),
+        ("gptneox", PIPELINE, {"gradient_accumulation_steps: 8", "checkpoint_activations: true"}, ("virtual", "--")),
+        ("axolotl", FLAT, {"fsdp_version: 2, dp_shard_size: 8, dp_replicate_size: 2", "gradient_accumulation_steps: 8"},
+         ("fsdp_sharding_strategy", "per_device")),
+        ("litgpt", FLAT, {"train.global_batch_size: 128",
+                          "train.micro_batch_size: 2, train.global_batch_size: 64"}, ("fsdp", "checkpointing")),
+        ("nemo", PIPELINE, {"model.global_batch_size: 8", "model.virtual_pipeline_model_parallel_size: 2"}, ("--",)),
+        ("trainer", {**FLAT, "parallel": {"data_parallel": "zero2"}},
+         {"gradient_accumulation_steps: 8", "per_device_train_batch_size: 2, gradient_accumulation_steps: 2"},
+         ("train_micro", "selective")),
+    ],
+)  # fmt: skip
+def test_a_framework_has_its_own_words_and_no_lever_that_it_lacks(framework, scenario, told, lacks):
+    options = advised({**scenario, "framework": framework})
+    assert told <= options
+    assert not [option for option in options for word in lacks if word in option]
+
+
+def test_the_frameworks_of_a_scenario_are_those_with_options():
+    assert set(frameworks()) == set(get_args(FrameworkField))
+    assert all(set(lever_options(name)) <= LEVERS for name in frameworks())
+
+
+LEVERS = {
+    "micro_batch", "micro_batch.pipeline", "accumulation", "accumulation.pipeline", "recompute.full",
+    "recompute.selective", "recompute.none", "sharding.ddp", "sharding.zero1", "sharding.zero2", "sharding.zero3",
+    "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero", "overlap.fsdp",
+    "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved", "bucket.zero",
+    "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b", "tensor_parallel",
+}  # fmt: skip
+
+
+def test_an_imported_scenario_knows_its_framework(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 1\nseq_len = 2048\n")
+    data = import_run([path], RunAnswers(topology="dgx-a100")).data
+    assert data["framework"] == "torchtitan"
+    assert load_cases(data)[0].framework == "torchtitan"
 
 
 def test_reasons():

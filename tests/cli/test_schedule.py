@@ -157,3 +157,20 @@ def test_the_old_letter_for_the_input_gradient_is_understood(simgpu, tmp_path):
 def test_a_table_with_messages_is_read(simgpu):
     outcome = simgpu("schedule", REAL / "torch291-interleaved1f1b-pp2-v2-mb4-with-comms.csv")
     assert outcome.out == simgpu("schedule", "interleaved_1f1b", "-p", 2, "-v", 2, "-m", 4).out
+
+
+def test_runs_of_fewer_microbatches(simgpu):
+    command = ["schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--pipeline-microbatches", "2"]
+    data = json.loads(simgpu(*command, "--json", "-").out)
+    assert (data["microbatches"], data["pipeline_microbatches"]) == (4, 2)
+    order = [cell for cell in data["rows"][0] if cell]
+    assert order == ["0F0", "0F1", "0B0", "0B1", "0F2", "0F3", "0B2", "0B3"]
+    refused = simgpu(*command[:-1], "3")
+    assert refused.code == 2
+    assert "--pipeline-microbatches = 3: does not divide the 4 micro-batches of a step" in refused.err
+
+
+def test_runs_are_not_for_a_file(simgpu, tmp_path):
+    (tmp_path / "one.csv").write_text("0F0,0B0\n")
+    refused = simgpu("schedule", str(tmp_path / "one.csv"), "--pipeline-microbatches", "1")
+    assert "leave --pipeline-microbatches out" in refused.err

@@ -32,6 +32,9 @@ def test_a_share_may_be_quoted(share):
          "o_proj, gate_proj, up_proj, down_proj, all-linear; fix: name a projection, or leave targets out for all-lin"),
         ({"lora": {"rank": 8, "targets": ["q_prj"]}}, "names no projection: q_prj; allowed: q_proj, k_proj"),
         ({"lora": {"rank": 8, "targets": ["q_prj"]}}, "; fix: did you mean q_proj"),
+        ({"lora": {"rank": 8, "modules_to_save": "lm_heads"}},
+         "training.lora.modules_to_save = lm_heads: names no module that can be trained whole: lm_heads; allowed: "
+         "embed_tokens, lm_head; fix: did you mean lm_head?"),
         ({"lora": {"r": 8}}, "training.lora.r = 8: is not a field of SimGPU; fix: use training.lora.rank"),
         ({"lora": {"rank": 8, "target_modules": ["q_proj"]}}, "fix: use training.lora.targets"),
         ({"frozen": -1}, "is negative; allowed: a share of the layers such as 0.5, or names such as [embedding, norm]"),

@@ -47,7 +47,7 @@ def played(tmp_path: Path) -> Played:
     [
         ("freeze.yaml", FREEZE, ("bf16", "fp32", "fp32", "fp32")),  # LLaMA-Factory casts what it trains
         ("freeze32.yaml", FREEZE.replace("bf16: true", "bf16: false"), ("fp32", "fp32", "fp32", None)),
-        ("pure.yaml", FREEZE + "pure_bf16: true\n", ("bf16", "bf16", "bf16", None)),
+        ("pure.yaml", FREEZE.replace("bf16: true", "pure_bf16: true"), ("bf16", "bf16", "bf16", None)),
         ("lora.yml", AXOLOTL, ("bf16", "fp32", "fp32", "fp32")),  # PEFT's autocast_adapter_dtype
         ("kept.yml", AXOLOTL + "peft_autocast_adapter_dtype: false\n", ("bf16", "bf16", "bf16", None)),
         ("fsdp.yml", AXOLOTL + "fsdp: [full_shard, auto_wrap]\n", ("bf16", "fp32", "bf16", "fp32")),

@@ -177,3 +177,64 @@ def test_mfu_counts_what_is_left():
     whole, adapted = mfu(), mfu(lora={"rank": 16})
     assert adapted.step_time_ns < 0.8 * whole.step_time_ns
     assert adapted.mfu < 1.05 * whole.mfu
+
+
+QWEN, TABLE = bundled_model("qwen2.5-7b"), 152064 * 3584
+Q_AND_V = 28 * 16 * ((3584 + 3584) + (3584 + 512))
+
+
+def frozen(parts):
+    return sum(p.elements for unit in parts.units for p in unit.parameters if p.frozen and p.tied is None)
+
+
+@pytest.mark.parametrize(("saved", "tables"), [((), 0), (("lm_head",), 1), (("embed_tokens", "lm_head"), 2)])
+def test_saved_modules_are_trained_copies_beside_the_frozen_model(saved, tables):
+    lora = Lora(rank=16, targets=("q_proj", "v_proj"), modules_to_save=saved)
+    parts = units(QWEN, lora=lora)
+    assert trained(parts) == Q_AND_V + tables * TABLE
+    assert frozen(parts) == QWEN.parameters
+
+
+@pytest.mark.parametrize("saved", [("embed_tokens",), ("lm_head",), ("embed_tokens", "lm_head")])
+def test_a_copy_of_a_tied_table_is_tied_no_more(saved):
+    """huggingface/peft copies each module by itself; what is left of the shared table is one frozen original."""
+    tied = replace(QWEN, tied_embeddings=True)
+    lora = Lora(rank=16, targets=("q_proj", "v_proj"), modules_to_save=saved)
+    parts = units(tied, lora=lora)
+    assert trained(parts) == Q_AND_V + len(saved) * TABLE
+    assert frozen(parts) == tied.parameters
+
+
+def test_saved_modules_have_their_own_weight_gradients():
+    plain, whole = (
+        spared_flops(QWEN, replace(PLAIN, lora=Lora(rank=16, modules_to_save=saved)))[0]
+        for saved in ((), ("embed_tokens", "lm_head"))
+    )
+    assert plain - whole == 2 * 128 * TABLE  # of the head; the embedding's is no product
+    parts = units(QWEN, lora=Lora(rank=16, modules_to_save=("embed_tokens", "lm_head")))
+    names = [item.name for unit in (parts.head, parts.embedding) for item in unit.backward if hasattr(item, "name")]
+    assert "head.wgrad" in names
+    assert "embedding.backward" in names
+    ready = [name for unit in parts.units for item in unit.backward if isinstance(item, GradientReady)
+             for name in item.parameters if ".lora_" not in name]  # fmt: skip
+    assert sorted(ready) == ["embedding.weight", "head.weight"]
+
+
+def test_saved_modules_cost_memory_and_traffic():
+    """DDP, bf16 weights with fp32 gradients, masters and moments: 2 more for the copy, 16 for its training."""
+
+    def play(saved):
+        data = {
+            "model": "qwen2.5-7b", "cluster": {"topology": "dgx-a100"}, "parallel": {"data_parallel": "ddp"},
+            "training": {"sequence_length": 512, "micro_batch_size": 1, "param_dtype": "bf16", "grad_dtype": "fp32",
+                         "reduce_dtype": "fp32", "master_dtype": "fp32",
+                         "lora": {"rank": 16, "targets": ["q_proj", "v_proj"], "modules_to_save": saved}},
+        }  # fmt: skip
+        return simulate(load_cases(data)[0])
+
+    without, with_it = play([]), play(["embed_tokens", "lm_head"])
+    before, after = without.memory_by_category_bytes, with_it.memory_by_category_bytes
+    assert after["weights"] - before["weights"] == 2 * 2 * TABLE
+    assert after["optimizer"] - before["optimizer"] == 12 * 2 * TABLE
+    assert after["gradients"] == 4 * (2 * TABLE + Q_AND_V)
+    assert with_it.step_time_ns > without.step_time_ns

@@ -22,6 +22,14 @@ def schedule(
     microbatches: Annotated[
         int | None, typer.Option("--microbatches", "-m", metavar="M", help="Microbatches per step.")
     ] = None,
+    pipeline_microbatches: Annotated[
+        int | None,
+        typer.Option(
+            "--pipeline-microbatches",
+            metavar="M",
+            help="Microbatches of one run of the pipeline, which drains and fills again for the next; all by default.",
+        ),
+    ] = None,
     form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="grid, or PyTorch's csv.")] = "grid",
     json: Json = None,
 ) -> None:
@@ -29,4 +37,12 @@ def schedule(
     with guarded():
         from simgpu.cli.schedule import schedule_command
 
-        schedule_command(name, stages=stages, virtual=virtual, microbatches=microbatches, form=form, json=json)
+        schedule_command(
+            name,
+            stages=stages,
+            virtual=virtual,
+            microbatches=microbatches,
+            pipeline_microbatches=pipeline_microbatches,
+            form=form,
+            json=json,
+        )

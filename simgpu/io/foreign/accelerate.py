@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.device_filters import hostfile, included, remaining
+from simgpu.io.foreign.device_filters import hostfile, included, named_gpus, remaining
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.host_list import uneven
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import MIXED
 from simgpu.io.foreign.overrides import Overrides, overridden
@@ -175,7 +176,9 @@ def _filtered(ledger: Ledger, folder: Path, gpus: int | None, nodes: int | None)
         if not left:
             problem, fix = "takes GPUs away that no hostfile beside it lists", "put the hostfile beside it"
             ledger.refuse(f"{block}_exclusion_filter", problem, fix=f"{fix}, or leave the filter out and give --gpus")
+        ledger.open |= uneven(left)
         return sum(left), len(left)
+    ledger.open |= uneven(named_gpus(str(include), hosts))
     return included(str(include), hosts)
 
 

@@ -15,6 +15,8 @@ _CHOOSING: Final = {
     "lora_enable": "haotian-liu/LLaVA llava/train/train.py", "use_lora": "QwenLM/Qwen finetune.py",
 }  # fmt: skip
 """Flags of scripts that name the adapted layers in their own code."""
+_TOP: Final = ("", "args.")
+"""Where arguments stand that are no block of another program's."""
 _ALL: Final = ("all", "all-linear", "all_linear")
 _PATHS: Final = {
     **{f"{part}_proj": f"self_attn.{part}_proj" for part in "qkvo"},
@@ -39,6 +41,12 @@ _ALIASES: Final = {
     **dict.fromkeys(("w2", "fc2", "fc_out", "dense_4h_to_h", "lin2"), ("down_proj",)),
 }
 """Projections in the linear layers of other models, by the layers' names there."""
+_SAVED: Final = {
+    "embed_tokens": ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embed", "embedding"),
+    "lm_head": ("lm_head", "embed_out", "output_layer", "output"),
+}
+"""Input and output embeddings, by their names in models."""
+DORA: Final = "the magnitudes of DoRA and the norms of its weights are not simulated: it is priced as LoRA"
 _QUANTIZED: Final = ("", "model_init_kwargs.quantization_config.")
 
 
@@ -70,12 +78,12 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     own = ledger.flag(f"{at}{_ADAPTED[0]}") is not None
     key = f"{at}lora_target_modules" if ledger.names(f"{at}lora_target_modules") else f"{at}lora_target"
     targets = ledger.names(key)
-    if rank is None and wanted:
+    if rank is None and wanted and at in _TOP:
         rank, whose = (_OWN_RANK, "that of LLaVA's and Qwen's scripts") if not own else (LORA_RANK, "TRL's default")
         ledger.note(f"the rank of the adapters is not given: {rank}, {whose}")
     if rank is not None and wanted is not False:
         kept = adapter_targets(ledger, key, targets) or _by_script(ledger, at)
-        settings["training.lora"] = {"rank": rank, **kept}
+        settings["training.lora"] = {"rank": rank, **kept, **beside(ledger, at, "lora_modules_to_save")}
     bits = ledger.integer(f"{at}quantization_bit") or _bits(ledger, at)
     if bits:
         quantized(ledger, bits)
@@ -119,6 +127,9 @@ def adapter_targets(ledger: Ledger, key: str, names: Sequence[str]) -> dict[str,
     if not names:
         return {}
     if any(name.lower() in _ALL for name in names):
+        more = [name for name in names if name.lower() not in _ALL and not _projections(name)]
+        if more:
+            ledger.note(f"adapters on {', '.join(more)} are not simulated")
         return {"targets": ["all-linear"]}
     found: list[str] = []
     other: list[str] = []
@@ -135,6 +146,43 @@ def adapter_targets(ledger: Ledger, key: str, names: Sequence[str]) -> dict[str,
     if fused:
         ledger.note(f"the adapter on {', '.join(fused)} is simulated as one on each projection in it")
     return {"targets": list(dict.fromkeys(found))}
+
+
+def beside(ledger: Ledger, at: str, saved: str, dora: str = "use_dora") -> dict[str, list[str]]:
+    """Return the modules that are trained whole beside adapters; say what is not simulated of other forms of these.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    at : str
+        In front of both keys.
+    saved, dora : str
+        Where the modules stand, and the switch of DoRA.
+
+    Returns
+    -------
+    dict
+        ``modules_to_save``, or nothing.
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> ledger = Ledger(Document(source="x", data={"saved": ["model.embed_tokens", "score"]}))
+    >>> beside(ledger, "", "saved"), ledger.notes
+    ({'modules_to_save': ['embed_tokens']}, ['saved: score is trained whole there, which is not simulated'])
+    """
+    if ledger.flag(f"{at}{dora}"):
+        ledger.note(f"{at}{dora}: {DORA}")
+    if ledger.names(f"{at}lora_target_parameters"):
+        ledger.note(f"{at}lora_target_parameters: adapters on the weights of experts are not simulated")
+    key = f"{at}{saved}"
+    names = ledger.names(key)
+    found = [name for name, others in _SAVED.items() if any(one.rpartition(".")[2] in others for one in names)]
+    other = [one for one in names if not any(one.rpartition(".")[2] in others for others in _SAVED.values())]
+    if other:
+        verb = "is" if len(other) == 1 else "are"
+        ledger.note(f"{key}: {', '.join(other)} {verb} trained whole there, which is not simulated")
+    return {"modules_to_save": found} if found else {}
 
 
 def _projections(name: str) -> list[str]:
@@ -177,4 +225,7 @@ def _bits(ledger: Ledger, at: str) -> int | None:
         for bits in (4, 8):
             if ledger.flag(f"{at}{block}load_in_{bits}bit"):
                 return bits
+    if ledger.raw(f"{at}lora_enable") is not None:  # LLaVA
+        bits = ledger.integer(f"{at}bits") or 16
+        return bits if bits < 16 else None
     return None

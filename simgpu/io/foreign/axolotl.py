@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.adapters import beside
 from simgpu.io.foreign.axolotl_keys import IDLE, PRICED
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
 from simgpu.io.foreign.document import mapping_of
@@ -19,6 +20,7 @@ from simgpu.io.foreign.trainer import trainer_settings
 
 KIND: Final = "axolotl"
 _AXES: Final = ("dp_shard_size", "dp_replicate_size", "tensor_parallel_size", "context_parallel_size")
+_RINGS: Final = {"varlen_llama3": "all_gather", "batch_ring": "p2p"}
 _ATTENTION: Final = ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "s2_attention")
 
 
@@ -87,6 +89,7 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)
     for name, words in PRICED.items():
         if ledger.raw(name) not in (None, False):
+            ledger.get(name)
             ledger.note(f"{name} {words}")
     sizes = [ledger.integer(name, least=1) for name in _AXES]
     gpus = 1
@@ -139,8 +142,9 @@ def _adapter(ledger: Ledger, precision: str | None) -> dict[str, Any]:
         ledger.refuse("lora_r", "is missing: the rank of the adapters", fix="write lora_r")
     cast = ledger.flag("peft_autocast_adapter_dtype") is not False
     settings: dict[str, Any] = {} if cast else _loaded(precision)
+    whole = beside(ledger, "", "lora_modules_to_save", "peft_use_dora")
     if ledger.flag("lora_target_linear"):
-        return settings | {"training.lora": {"rank": rank, "targets": ["all-linear"]}}
+        return settings | {"training.lora": {"rank": rank, "targets": ["all-linear"], **whole}}
     if not ledger.names("lora_target_modules"):
         if ledger.names("lora_target_parameters"):
             ledger.refuse("lora_target_parameters", "is not simulated: adapters on the weights of experts")
@@ -155,7 +159,26 @@ def _parallel(ledger: Ledger) -> dict[str, Any]:
     shard, replicas = ledger.integer("dp_shard_size", least=1), ledger.integer("dp_replicate_size", least=1)
     settings: dict[str, Any] = {"parallel.tp": tensor, "parallel.cp": context}
     if context and context > 1:
-        settings["parallel.cp_comm_type"] = "p2p"  # ring attention
+        settings["parallel.cp_comm_type"] = _ring(ledger)
     if shard and replicas and shard > 1 and replicas > 1:
         settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": shard}
     return settings
+
+
+def _ring(ledger: Ledger) -> str:
+    """Return how keys and values travel: gathered where samples are packed, else around a ring.
+
+    ``src/axolotl/utils/schemas/validation.py``, check_context_parallel_size and validate_ring_attn_func
+    """
+    packed = bool(ledger.flag("sample_packing"))
+    kind = ledger.choice("ring_attn_func", _RINGS) or ("all_gather" if packed else "p2p")
+    if kind == "all_gather":
+        micro = ledger.integer("micro_batch_size", least=1) or 1
+        if packed and micro > 1:
+            problem = "Axolotl: must be set to 1 when sample_packing is enabled, due to a ring-flash-attn requirement"
+            ledger.refuse("micro_batch_size", problem, allowed="1")
+        ledger.note(
+            "ring_attn_func: varlen_llama3 gathers keys and values a few heads at a time beside the attention of those "
+            "before; here they are gathered whole ahead of it"
+        )
+    return kind

@@ -78,9 +78,20 @@ def included(text: str, hosts: Mapping[str, int] | None = None) -> tuple[int | N
     >>> included("a:0,1@b:0-3"), included("a@b"), included("a@b:0", {"a": 8})
     ((6, 2), (None, 2), (9, 2))
     """
-    known = hosts or {}
-    counts = [known.get(host) if (slots := _slots(listed)) is None else len(slots) for host, listed in _hosts(text)]
+    counts = named_gpus(text, hosts)
     return (None if None in counts else sum(count for count in counts if count is not None)), len(counts)
+
+
+def named_gpus(text: str, hosts: Mapping[str, int] | None = None) -> list[int | None]:
+    """Return the GPUs of each node that a filter names; None as `included` has it.
+
+    Examples
+    --------
+    >>> named_gpus("a:0,1@b@c", {"b": 8})
+    [2, 8, None]
+    """
+    known = hosts or {}
+    return [known.get(host) if (slots := _slots(listed)) is None else len(slots) for host, listed in _hosts(text)]
 
 
 def remaining(hosts: Mapping[str, int], text: str) -> list[int]:

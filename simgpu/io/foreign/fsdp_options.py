@@ -35,9 +35,10 @@ _PREFETCH: Final = {
     "backward_pre": "backward_pre", "backward_post": "backward_post", "no_prefetch": "no_prefetch",
     "none": "no_prefetch",
 }  # fmt: skip
+_BY_SIZE: Final = "units by size are not simulated: one unit per transformer block is"
 _WRAPS: Final = {
     "transformer_based_wrap": "", "transformer": "", "auto_wrap": "",
-    "size_based_wrap": "units by size are not simulated: one unit per transformer block is",
+    "size_based_wrap": _BY_SIZE,
     "no_wrap": "",
 }  # fmt: skip
 IDLE: Final = (
@@ -175,9 +176,18 @@ def read_fsdp(
         settings["fsdp.auto_wrap_policy"] = "no_wrap"
     if wrap is not None and _WRAPS.get(wrap.lower()):
         ledger.note(f"{spelled('auto_wrap_policy')}: {wrap}: {_WRAPS[wrap.lower()]}")
+    elif wrap is None and kind != "ddp":
+        by_size(ledger, spelled("min_num_params"))
     ledger.idle(*(spelled(name) for name in IDLE))
     ledger.idle(*(f"{block}.{name}" for name in IDLE))
     return settings
+
+
+def by_size(ledger: Ledger, key: str) -> None:
+    """Note that units are formed by size, where a key sets the least number of their parameters."""
+    least = ledger.number(key)
+    if least:
+        ledger.note(f"{key}: {least:.0f}: {_BY_SIZE}")
 
 
 def _handed_on(ledger: Ledger, keys: tuple[str, str], version: int) -> tuple[str | None, str | None]:

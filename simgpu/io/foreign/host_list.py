@@ -7,7 +7,7 @@ linux-rdma/infiniband-diags ``ibstat``; microsoft/superbenchmark ``superbench/co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from simgpu.io.foreign.reading import Reading
 from simgpu.io.text_file import read_text
 
 KIND: Final = "host-list"
+UNEVEN: Final = "gpus_by_node"
+"""Key in ``open`` of the GPUs of each node, where they differ."""
 PORTS: Final = "active_ports"
 """Key in ``open`` of the number of active ports of a host."""
 _SLOTS: Final = re.compile(r"^([\w.:-]+)[ \t]+(?:slots|max_slots|sockets)[ \t]*=[ \t]*(\d{1,6})\b.*$")
@@ -153,7 +155,19 @@ def read_host_list(path: Path) -> Reading:
         ledger.refuse("", "lists no host")
     slots = list(hosts.values())
     gpus = None if None in slots else sum(count for count in slots if count is not None)
+    ledger.open |= uneven(slots)
     return ledger.reading(KIND, {"cluster.nodes": len(hosts)}, gpus=gpus)
+
+
+def uneven(slots: Sequence[int | None]) -> dict[str, str]:
+    """Return what ``open`` holds of the GPUs of each node; nothing where all have as many.
+
+    Examples
+    --------
+    >>> uneven([8, 4]), uneven([8, 8]), uneven([8, None])
+    ({'gpus_by_node': '8, 4'}, {}, {})
+    """
+    return {} if None in slots or len(set(slots)) < 2 else {UNEVEN: ", ".join(map(str, slots))}
 
 
 def _is(names: list[str]) -> str:

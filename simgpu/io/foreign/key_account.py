@@ -132,7 +132,8 @@ class KeyAccount:
         beside = (
             [name for name in self._asked if name in given] if unknown else []
         )  # the right name may stand there too
-        near = {key: found[0] for key in unknown if (found := nearest(key, names) or nearest(key, beside))}
+        strange = [key for key in unknown if key not in self._asked]  # others are right, and without use here
+        near = {key: found[0] for key in strange if (found := nearest(key, names) or nearest(key, beside))}
         return KeySorting(
             used=tuple(self._used), idle=tuple(printable(leaf) for leaf in idle), unknown=tuple(unknown), near=near
         )

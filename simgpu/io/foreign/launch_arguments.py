@@ -7,7 +7,7 @@ hiyouga/LLaMA-Factory ``src/llamafactory/hparams/parser.py`` (read_args); axolot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,12 +23,15 @@ _NAMES: Final = ("config", "config_file", "c")
 """Options that name a script's configuration: TRL's, torchtune's and picotron's; nanotron's; Oumi's."""
 _AXOLOTL: Final = ("axolotl.cli.train", "axolotl/cli/train.py", "scripts/finetune.py")
 _SWIFT: Final = ("swift/cli/sft.py", "swift/cli/pt.py", "swift.cli.sft", "swift.cli.pt")
-_TRL: Final = ("trl/scripts/sft.py", "examples/scripts/sft.py")
-_TRL_DEFAULTS: Final = (
+TRL: Final = ("trl/scripts/sft.py", "examples/scripts/sft.py")
+"""Scripts of TRL."""
+_OF_TRL: Final = ("use_peft", "packing_strategy", "assistant_only_loss", "completion_only_loss")
+_LITGPT_LORA: Final = ("finetune", "finetune_lora")
+TRL_DEFAULTS: Final = (
     (("gradient_checkpointing", "activation_checkpointing"), True), (("bf16", "fp16"), True),
     (("max_length", "max_seq_length"), 1024), (("use_peft",), False),
 )  # fmt: skip
-"""huggingface/trl trl/trainer/{base_config,sft_config,model_config}.py."""
+"""What arguments of TRL are where nobody gives them: huggingface/trl trl/trainer/{base,sft,model}_config.py."""
 _BLOCKS: Final = {
     "fsdp_config": "fsdp_", "parallelism_config": "parallelism_config_", "megatron_lm_config": "megatron_lm_",
 }  # fmt: skip
@@ -87,9 +90,13 @@ def file_arguments(line: LaunchLine, source: str) -> tuple[Overrides, str] | Non
     if line.script == "litgpt" and named:
         folder = next((word for word in line.arguments[1:2] if not word.startswith("-")), None)
         return _above(source, {**({"checkpoint_dir": folder} if folder else {}), **rest}, key=PROGRAM_FILE), named
-    if line.script.endswith(_TRL):
+    if line.script == "litgpt":
+        return _above(source, _litgpt(line.arguments, rest), kind="litgpt"), ""
+    if line.script.endswith(TRL):
         over = _above(source, _switched(rest), key=PROGRAM_FILE if named else "", kind="" if named else "trainer")
-        return replace(over, beneath=_TRL_DEFAULTS), named
+        return replace(over, beneath=TRL_DEFAULTS), named
+    if line.script.endswith(".py") and trl_argument(arguments) and not named:
+        return replace(_above(source, _switched(rest), kind="trainer"), beneath=TRL_DEFAULTS), ""
     if line.launcher == "tune" and named:
         return _above(source, rest, key=PROGRAM_FILE), named
     if not line.script.endswith(".py"):
@@ -98,6 +105,28 @@ def file_arguments(line: LaunchLine, source: str) -> tuple[Overrides, str] | Non
     if alone or (first.endswith(_YAML) and not first.startswith("-") and "=" not in first):
         return _above(source, arguments, key=OWN_FILE), first
     return (_above(source, rest, key=OWN_FILE), named) if named.endswith((*_YAML, ".json")) else None
+
+
+def trl_argument(arguments: Mapping[str, Any]) -> str | None:
+    """Return an argument that only TRL's own configurations have: a script with it has their defaults too.
+
+    Examples
+    --------
+    >>> trl_argument({"use_peft": True, "bf16": True}), trl_argument({"use_lora": True})
+    ('use_peft', None)
+    """
+    return next((name for name in _OF_TRL if name in arguments), None)
+
+
+def _litgpt(words: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return LitGPT's arguments with the model that stands behind the command, and the default of its adapters."""
+    command = next(iter(words), "")
+    named = next((word for word in words[1:2] if not word.startswith("-")), None)
+    key = "model_name" if command.startswith("pretrain") else "checkpoint_dir"
+    own: dict[str, Any] = {} if named is None else {key: named}
+    if command in _LITGPT_LORA:
+        own["lora_r"] = 8
+    return {**own, **arguments}
 
 
 def launcher_keys(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.fsdp_options import read_fsdp
+from simgpu.io.foreign.host_list import uneven
 from simgpu.io.foreign.key_account import leaves
-from simgpu.io.foreign.launch_arguments import OWN_FILE, file_arguments, launcher_keys
+from simgpu.io.foreign.launch_arguments import OWN_FILE, TRL, file_arguments, launcher_keys, trl_argument
 from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
 from simgpu.io.foreign.launcher_keys import LAUNCHER, WRAPPER
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings
-from simgpu.io.foreign.number_formats import MIXED
+from simgpu.io.foreign.number_formats import LIGHTNING, MIXED
 from simgpu.io.foreign.overrides import Overrides, laid_over
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
@@ -85,7 +86,7 @@ def recognise(path: Path, text: str) -> bool:
     """
     if path.suffix.lower() in _NO_SCRIPTS:
         return False
-    return any(taken_apart(command) is not None for command in read_commands(text))
+    return any(taken_apart(command) is not None for command in read_commands(text, path.parent))
 
 
 def recognise_program(path: Path, text: str) -> bool:
@@ -100,7 +101,7 @@ def recognise_program(path: Path, text: str) -> bool:
     """
     if path.suffix.lower() in _NO_SCRIPTS:
         return False
-    lines = [line for command in read_commands(text) if (line := taken_apart(command)) is not None]
+    lines = [line for command in read_commands(text, path.parent) if (line := taken_apart(command)) is not None]
     found = [file_arguments(line, path.name) for line in lines]
     return any(line.launcher == "megatron" for line in lines) or any(
         above is not None and above[0].key != OWN_FILE for above in found
@@ -139,7 +140,7 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
     >>> reading.gpus, reading.settings["training.micro_batch_size"], reading.settings["training.precision"]
     (16, 4, 'bf16')
     """
-    line = find_launch_line(read_text(path, str(path)), path.name)
+    line = find_launch_line(read_text(path, str(path)), path.name, path.parent)
     _check_method(line, path.name)
     ranks = find_ranks(line, path.name, path.parent)
     arguments = Document(source=path.name, data=arguments_mapping(line.arguments) if own_arguments else {})
@@ -161,10 +162,12 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
     settings |= _environment(ledger)
     if line.launcher != "accelerate" and settings.get("training.precision") is None:  # its launcher sets it anew
         settings["training.precision"] = ledger.choice("env.ACCELERATE_MIXED_PRECISION", MIXED)
+    _lightning(ledger, settings)
     gpus = ranks.gpus
     settings["cluster.nodes"] = ranks.nodes
     for key in ranks.used:
         ledger.get(key)
+    ledger.open |= uneven(ranks.shares)
     if ranks.open is not None:
         ledger.open["cluster.gpus"] = ranks.open
     if not _has_trainer(ledger, line):
@@ -179,6 +182,9 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
             ledger.get(f"env.{name}")
         return replace(ledger.reading(KIND, settings, gpus=gpus), options=job)
     above = file_arguments(line, path.name)
+    told = None if line.script.endswith(TRL) else trl_argument(arguments_mapping(line.arguments))
+    if above is not None and above[0].beneath and told:
+        ledger.note(f"{line.script} takes {told}, an argument of TRL: it is read with TRL's defaults")
     if above is not None and above[1]:
         ledger.open[above[0].key] = above[1]
         for name in ("config", "config_file", "c"):
@@ -190,6 +196,14 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
     if above is not None and own_arguments:
         found.append(above[0])
     return replace(reading, over=tuple(found))
+
+
+def _lightning(ledger: Ledger, settings: dict[str, Any]) -> None:
+    """Take the precision of a script's own argument, where it is a word of Lightning's."""
+    word = str(ledger.raw("args.precision")).lower()
+    if settings.get("training.precision") is None and word in LIGHTNING:
+        ledger.get("args.precision")
+        settings["training.precision"] = LIGHTNING[word][0]
 
 
 def _check_method(line: LaunchLine, source: str) -> None:

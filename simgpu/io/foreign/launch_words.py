@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.launch_programs import started
-from simgpu.io.foreign.shell import Command, read_commands
+from simgpu.io.foreign.shell import read_commands
+from simgpu.io.foreign.shell_command import Command
+from simgpu.io.foreign.shell_known import check_known
 from simgpu.io.foreign.shell_quotes import check_quotes
 from simgpu.io.foreign.torchtitan_overrides import started_job
 from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out, without_several
@@ -50,14 +52,12 @@ class LaunchLine:
         Arguments that an ``if`` may add.
     unset : tuple of str
         Words that hold further arguments, which come from elsewhere.
-    loop : str
-        The loops of the script around the line, as they are written.
     variables : mapping
         All that the script sets, exported or not.
-    positional : bool
-        Whether branches of the script are those of a start without arguments.
     written : mapping of str to str
         Files that the script writes before, with their text.
+    positional, loop, doubts, changed, ignored
+        As in `Command`.
     """
 
     launcher: str
@@ -73,6 +73,9 @@ class LaunchLine:
     left_out: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
     loop: str = ""
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -84,10 +87,11 @@ class LaunchLine:
             found.append("branches of the script are those that run when it is started without arguments")
         if self.loop:
             found.append(f"the launch line stands in a loop ({self.loop}): one turn of it is simulated")
+        found += [f"what {name} sets is not in the file, and is left out" for name in self.ignored]
         return (*found, *(left_out(word) for word in self.unset))
 
 
-def find_launch_line(text: str, source: str) -> LaunchLine:
+def find_launch_line(text: str, source: str, folder: Path | None = None) -> LaunchLine:
     """Return the one launch line of a text.
 
     Parameters
@@ -95,6 +99,8 @@ def find_launch_line(text: str, source: str) -> LaunchLine:
     text : str
     source : str
         Name of the file for messages.
+    folder : Path, optional
+        Where it lies, with the files that it reads as scripts.
 
     Returns
     -------
@@ -110,7 +116,7 @@ def find_launch_line(text: str, source: str) -> LaunchLine:
     {'num_gpus': '4'}
     """
     check_quotes(text, source)
-    found = [line for command in read_commands(text) if (line := taken_apart(command)) is not None]
+    found = [line for command in read_commands(text, folder) if (line := taken_apart(command)) is not None]
     lines = list({(line.launcher, line.script, line.arguments, str(line.options)): line for line in found}.values())
     if not lines:
         raise ScenarioError([Issue(field="", problem="has no launch line that is known", file=source)])
@@ -118,7 +124,10 @@ def find_launch_line(text: str, source: str) -> LaunchLine:
         scripts = ", ".join(f"{line.launcher} {Path(line.script).name}" for line in lines[:4])
         problem = f"has {len(lines)} launch lines, of which one is meant: {scripts}"
         raise ScenarioError([Issue(field="", problem=problem, fix="leave one in the file", file=source)])
-    return lines[0]
+    line = lines[0]
+    words = [str(word) for word in (*line.options.values(), line.script, *line.arguments)]
+    check_known(words, line.doubts, line.changed, source=source, folder=folder)
+    return line
 
 
 def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
@@ -216,6 +225,8 @@ def taken_apart(command: Command) -> LaunchLine | None:
             program, rest = _module(rest[1], rest[2:])
         elif rest and rest[0].endswith(".py"):
             program = "python"
+        elif rest[:1] in (["-c"], ["-"]):  # a text, and no script
+            return None
     if job is not None:
         program, rest = "torchrun", job[1]
     elif program in _PROGRAMS:
@@ -250,6 +261,9 @@ def taken_apart(command: Command) -> LaunchLine | None:
         left_out=command.left_out,
         unset=further_arguments(rest if any(word.endswith(".py") for word in rest[1:2]) else rest[1:]),
         loop=command.loop,
+        doubts=command.doubts,
+        changed=command.changed,
+        ignored=command.ignored,
     )
 
 

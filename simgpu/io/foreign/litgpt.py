@@ -24,6 +24,8 @@ _ADAPTED: Final = {
     "lora_query": ("q_proj",), "lora_key": ("k_proj",), "lora_value": ("v_proj",), "lora_projection": ("o_proj",),
     "lora_mlp": ("gate_proj", "up_proj", "down_proj"),
 }  # fmt: skip
+_SIZES: Final = {True: (4, 512), False: (1, 16)}
+"""Default sequences of a micro-batch and of a step: litgpt/pretrain.py, and litgpt/finetune/{full,lora}.py."""
 _ON: Final = ("lora_query", "lora_value")  # where the recipe does not say
 _IDLE: Final = (
     "out_dir", "data", "eval", "logger_name", "seed", "access_token", "galore", "resume", "tokenizer_dir",
@@ -51,12 +53,13 @@ def recognise(path: Path, text: str) -> bool:
     return any(name in data for name in ("checkpoint_dir", "model_name", "out_dir", "logger_name"))
 
 
-def read_litgpt(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
+def read_litgpt(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading:
     r"""Read a recipe.
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
+        None where a command line has it all.
     over : sequence of Overrides
         What stands above its values.
 
@@ -85,12 +88,17 @@ def read_litgpt(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if word.lower() not in LIGHTNING:
         ledger.refuse("precision", "is not simulated", allowed=", ".join(LIGHTNING))
     precision, stored = LIGHTNING[word.lower()]
+    sizes = _SIZES[pretraining] if path is None else (None, None)
+    micro, total = (
+        _size(ledger, f"train.{name}_batch_size", default)
+        for name, default in zip(("micro", "global"), sizes, strict=True)
+    )
     nodes, each = ledger.integer("num_nodes", least=1), ledger.integer("devices", least=1)
     settings: dict[str, Any] = {
         "model": _model(ledger),
         "training.sequence_length": ledger.integer("train.max_seq_length", least=1),
-        "training.micro_batch_size": ledger.integer("train.micro_batch_size", least=1),
-        "training.global_batch_size": ledger.integer("train.global_batch_size", least=1),
+        "training.micro_batch_size": micro,
+        "training.global_batch_size": total,
         "training.precision": precision,
         "training.dropout": 0.0,
         "cluster.nodes": nodes,
@@ -102,6 +110,8 @@ def read_litgpt(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         ledger.note(f"precision {word}: the moments are in {precision} there and in fp32 here")
     if ledger.raw("lora_r") is not None:
         targets = [name for key, names in _ADAPTED.items() if _adapted(ledger, key) for name in names]
+        if ledger.flag("lora_head"):
+            ledger.note("adapters on lm_head are not simulated")
         settings["training.lora"] = {"rank": ledger.integer("lora_r", least=1), "targets": targets or ["q_proj"]}
     quantize = ledger.text("quantize")
     if quantize:
@@ -114,6 +124,13 @@ def read_litgpt(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ledger.get("train.tie_embeddings")
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _size(ledger: Ledger, key: str, default: int | None) -> int | None:
+    given = ledger.integer(key, least=1)
+    if given is None and default is not None:
+        ledger.note(f"{key} is left out: {default}, LitGPT's default")
+    return given or default
 
 
 def _adapted(ledger: Ledger, key: str) -> bool:

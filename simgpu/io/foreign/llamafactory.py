@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import adapter_targets
+from simgpu.io.foreign.adapters import adapter_targets, beside
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.llamafactory_keys import IDLE, PRICED
@@ -83,10 +83,11 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     stage = (ledger.text("stage") or "sft").lower()
     if stage not in ("pt", "sft"):
         ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
+    _check_pure(ledger)
     settings = trainer_settings(ledger)
     if method == "lora":
         rank = ledger.integer("lora_rank", least=1) or _RANK
-        settings["training.lora"] = {"rank": rank, **_targets(ledger, "lora_target")}
+        settings["training.lora"] = {"rank": rank, **_targets(ledger, "lora_target"), **_whole(ledger)}
     elif method == "full":
         settings.pop("training.lora", None)
     elif method == "freeze":
@@ -99,7 +100,7 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
     for name, words in PRICED.items():
-        if ledger.raw(name) is not None and ledger.text(name) not in ("False", "false"):
+        if ledger.flag(name):
             ledger.note(f"{name}: {words}")
     if any(name in ledger.data for name in _MEGATRON):
         settings |= _megatron(ledger)
@@ -115,6 +116,15 @@ def _targets(ledger: Ledger, key: str) -> dict[str, list[str]]:
     return adapter_targets(ledger, key, ledger.names(key) or ["all"])
 
 
+def _whole(ledger: Ledger) -> dict[str, list[str]]:
+    """Return what is trained whole beside adapters: with new tokens both embeddings (``model/adapter.py``)."""
+    named = beside(ledger, "", "additional_target")
+    if ledger.raw("additional_target") is None and ledger.flag("resize_vocab"):
+        ledger.note("resize_vocab: the embeddings are trained whole beside the adapters, in their size before")
+        return {"modules_to_save": ["embed_tokens", "lm_head"]}
+    return named
+
+
 def _freeze(ledger: Ledger, at: str) -> None:
     """Leave open how many layers are frozen: all but the last few, and the model says how many there are."""
     trained = ledger.integer(f"{at}freeze_trainable_layers", least=-10_000)
@@ -123,6 +133,14 @@ def _freeze(ledger: Ledger, at: str) -> None:
         ledger.refuse(f"{at}freeze_trainable_layers", "trains the first layers, or none", allowed="at least 1")
     ledger.open["frozen_but_last"] = str(trained)
     ledger.note(f"all but the last {trained} layers are frozen; the head is trained here, and frozen there")
+    parts = [name for name in ledger.names(f"{at}freeze_trainable_modules") if name != "all"]
+    if parts:
+        ledger.note(
+            f"{at}freeze_trainable_modules: {', '.join(parts)} alone is trained of them there; here all of it is"
+        )
+    extra = ledger.names(f"{at}freeze_extra_modules")
+    if extra:
+        ledger.note(f"{at}freeze_extra_modules: {', '.join(extra)} are trained there besides, which is not simulated")
 
 
 def _fp8(ledger: Ledger) -> dict[str, Any]:
@@ -140,6 +158,14 @@ def _recompute(ledger: Ledger) -> str:
     if given is not None:
         return "full" if given else "none"
     return "none" if off else "full"
+
+
+def _check_pure(ledger: Ledger) -> None:
+    """Refuse what LLaMA-Factory refuses beside weights that are in bf16 alone (``hparams/parser.py``)."""
+    mixed = next((name for name in ("bf16", "fp16") if ledger.flag(name)), None)
+    if mixed is not None and ledger.flag("pure_bf16"):
+        problem = "LLaMA-Factory: Turn off mixed precision training when using `pure_bf16`"
+        ledger.refuse(mixed, problem, fix="leave it or pure_bf16 out")
 
 
 def _pure(ledger: Ledger) -> dict[str, Any]:

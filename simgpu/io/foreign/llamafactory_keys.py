@@ -15,7 +15,6 @@ PRICED: Final = {
     "shift_attn": "shifted sparse attention is not simulated: attention is whole",
     "use_unsloth": "its kernels are not simulated",
     "use_unsloth_gc": "its copies of activations to the host are left out",
-    "use_dora": "the norms of DoRA are not simulated: it is priced as LoRA",
 }
 """Switches that are not simulated, and what is instead."""
 _MODEL: Final = (
@@ -42,7 +41,7 @@ _DATA: Final = (
     "predict_with_generate", "temperature", "top_p", "top_k", "repetition_penalty",
 )  # fmt: skip
 _FINETUNING: Final = (
-    "finetuning_type", "stage", "additional_target", "create_new_adapter", "lora_alpha", "lora_dropout",
+    "finetuning_type", "stage", "additional_target", "use_dora", "create_new_adapter", "lora_alpha", "lora_dropout",
     "loraplus_lr_ratio", "loraplus_lr_embedding", "pissa_init", "pissa_iter", "pissa_convert",
     "freeze_extra_modules", "freeze_trainable_layers", "freeze_trainable_modules",
     "freeze_vision_tower", "freeze_multi_modal_projector",

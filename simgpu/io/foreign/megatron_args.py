@@ -139,7 +139,7 @@ def _launched(text: str, path: Path) -> _Line | None:
     if text.lstrip().startswith("--"):
         return None
     try:
-        found = find_launch_line(text, path.name)
+        found = find_launch_line(text, path.name, path.parent)
     except ScenarioError as error:
         if "no launch line" in str(error):
             return None

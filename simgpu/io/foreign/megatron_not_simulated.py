@@ -10,11 +10,14 @@ from typing import Final
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 
 _WHOLE_SEQUENCES: Final = "attention is over whole sequences here, and nothing of them is offloaded"
+_MOMENTS: Final = "moments are in fp32 here"
+_NCCL: Final = "tokens go by NCCL's all-to-all here"
 _OVERLAPS: Final = (
     "with --tp-comm-overlap, the exchanges of Transformer Engine's own defaults run beside their products"
 )
 NOT_SIMULATED: Final = {
     "cpu-offloading": "activations stay on the GPU here",
+    "cpu-offloading-num-layers": "activations of those layers stay on the GPU here, and go to host memory in the job",
     "fine-grained-activation-offloading": "activations stay on the GPU here",
     "optimizer-cpu-offload": "optimizer states stay on the GPU here",
     "optimizer-offload-policy": "optimizer states stay on the GPU here",
@@ -24,13 +27,21 @@ NOT_SIMULATED: Final = {
     "fp32-residual-connection": "the residual stream is in 16 bits here, and the job moves and keeps more",
     "fp16-lm-cross-entropy": "the loss is in fp32 here, and the job's takes less",
     "deterministic-mode": "kernels are the usual ones here, and the job's are slower",
-    "use-precision-aware-optimizer": "moments are in fp32 here",
+    "use-precision-aware-optimizer": _MOMENTS,
     "reuse-grad-buf-for-mxfp8-param-ag": "no buffer is shared here",
     "overlap-moe-expert-parallel-comm": "all-to-alls of experts are waited for here",
     "moe-shared-expert-overlap": "the shared expert runs behind the routed ones here",
     "moe-layer-recompute": "layers of experts are not recomputed here: more memory and less time than in the job",
     "moe-expert-capacity-factor": "no token is dropped here",
     "moe-train-capacity-factor": "no token is dropped here",
+    "moe-pad-expert-input-to-capacity": "experts compute the tokens that come here, and padded ones too in the job",
+    "moe-enable-deepep": _NCCL,
+    "moe-token-dispatcher-type": _NCCL,
+    "moe-flex-dispatcher-backend": _NCCL,
+    "overlap-param-gather-with-optimizer-step": "weights are gathered when the optimizer has updated all of them here",
+    "empty-unused-memory-level": "PyTorch keeps its memory here; the job gives it back and takes it again in each step",
+    "exp-avg-dtype": _MOMENTS,
+    "exp-avg-sq-dtype": _MOMENTS,
     "delay-wgrad-compute": "weight gradients are computed in order here",
     "defer-embedding-wgrad-compute": "weight gradients of the head are computed in order here",
     "overlap-p2p-communication-warmup-flush": "messages of warm-up and cool-down are waited for here",
@@ -61,9 +72,12 @@ NOT_SIMULATED: Final = {
     "distribute-saved-activations": "each rank keeps the whole input of a layer here",
 }  # fmt: skip
 _TRIVIAL: Final = {
-    "num-distributed-optimizer-instances": "1", "softmax-type": "vanilla", "optimizer-offload-policy": "static",
+    "num-distributed-optimizer-instances": ("1",), "softmax-type": ("vanilla",),
+    "optimizer-offload-policy": ("static",), "cpu-offloading-num-layers": ("0",), "empty-unused-memory-level": ("0",),
+    "exp-avg-dtype": ("fp32",), "exp-avg-sq-dtype": ("fp32",),
+    "moe-token-dispatcher-type": ("alltoall", "alltoall_seq"),
 }  # fmt: skip
-"""Values that are the default."""
+"""Values that are the default, or simulated."""
 
 
 def note_not_simulated(arguments: MegatronArguments) -> None:
@@ -86,5 +100,5 @@ def note_not_simulated(arguments: MegatronArguments) -> None:
         if not arguments.has(name):
             continue
         value = arguments.raw(name)
-        if str(value) != _TRIVIAL.get(name):
+        if str(value) not in _TRIVIAL.get(name, ()):
             arguments.note(f"{arguments.key(name)} is not simulated: {here}")

@@ -152,6 +152,8 @@ def _formats(arguments: MegatronArguments) -> dict[str, Any]:
     # and --grad-reduce-in-bf16 is looked at under --bf16 alone
     if (arguments.flag("grad-reduce-in-bf16") and stored == "bf16") or arguments.has("deepspeed"):
         gradients = stored
+    if arguments.has("deepspeed-config"):  # data_types.grad_accum_dtype of that file says what gradients add up in
+        return {"training.precision": precision, "training.param_dtype": stored, "training.master_dtype": "fp32"}
     kept = arguments.text("main-grads-dtype")
     if kept not in (None, "fp32") and in_fp32:
         problem = "--main-grads-dtype can only be fp32 when --accumulate-allreduce-grads-in-fp32 is set"
@@ -162,10 +164,20 @@ def _formats(arguments: MegatronArguments) -> dict[str, Any]:
     return {
         "training.precision": precision,
         "training.param_dtype": stored,
-        "training.master_dtype": "fp32",
+        "training.master_dtype": _masters(arguments),
         "training.grad_dtype": gradients,
         "training.reduce_dtype": FORMATS.get(sent or "", gradients),
     }
+
+
+def _masters(arguments: MegatronArguments) -> str:
+    """Return the format of the optimizer's own weights, in 16 bits only where its kernels know them."""
+    kept = arguments.text("main-params-dtype") or "fp32"
+    if kept not in ("fp32", "fp16"):
+        arguments.refuse("main-params-dtype", "is not known to Megatron", allowed="fp32, fp16")
+    if kept == "fp16" and not arguments.flag("use-precision-aware-optimizer"):
+        arguments.refuse("main-params-dtype", "needs --use-precision-aware-optimizer in Megatron", allowed="fp32")
+    return kept
 
 
 def _axes(arguments: MegatronArguments, tp: int | None, cp: int | None) -> dict[str, Any]:

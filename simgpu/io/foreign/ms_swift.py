@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import adapter_targets, quantized
+from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
 from simgpu.io.foreign.deepspeed_match import STEPS
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
@@ -56,8 +56,9 @@ _IDLE: Final = (
     "init_strategy", "quant_method", "bnb_4bit_*", "template*", "system", "truncation_strategy", "max_pixels",
     "agent_template", "norm_bbox", "use_chat_template", "padding_side", "loss_scale", "is_binary_loss_scale",
     "response_prefix", "enable_thinking", "modules_to_save", "lora_alpha", "lora_dropout", "lora_bias", "lora_dtype",
-    "lorap_lr_ratio", "use_rslora", "init_weights", "create_checkpoint_symlink", "load_args", "load_data_args",
-    "packing*", "padding_free", "lazy_tokenize", "use_hf", "hub_token", "ignore_args_error", "external_plugins",
+    "lorap_lr_ratio", "use_rslora", "use_dora", "init_weights", "create_checkpoint_symlink", "load_args",
+    "load_data_args", "packing*", "padding_free", "lazy_tokenize",
+    "use_hf", "hub_token", "ignore_args_error", "external_plugins",
     "model_kwargs", "loss_type", "metric", "eval_*", "swanlab_*", "freeze_vit", "freeze_aligner", "ENV",
     "vit_gradient_checkpointing", "vit_lr", "aligner_lr", "max_epochs", "save_only_model", "resume_only_model",
     "check_model", "router_aux_loss_coef", "loader_*", "acc_strategy", "train_dataloader_shuffle", "callbacks",
@@ -159,10 +160,9 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
         names = ledger.names(key) or ["all-linear"]
     if ledger.get("target_parameters"):
         ledger.refuse("target_parameters", "is not simulated: adapters on the weights of experts")
-    if ledger.flag("use_dora"):
-        ledger.note("use_dora: the norms of DoRA are not simulated: it is priced as LoRA")
     names = ["all-linear" if name.upper() in ("ALL", "DEFAULT") else name for name in names]
-    return {"rank": ledger.integer("lora_rank", least=1) or _RANK, **adapter_targets(ledger, key, names)}
+    rank = ledger.integer("lora_rank", least=1) or _RANK
+    return {"rank": rank, **adapter_targets(ledger, key, names), **beside(ledger, "", "modules_to_save")}
 
 
 def _precision(ledger: Ledger) -> str:

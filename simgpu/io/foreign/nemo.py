@@ -49,6 +49,10 @@ _GATED: Final = {
     **dict.fromkeys(("squared-relu", "relu"), "squared-relu"), **dict.fromkeys(("reglu", "fast-reglu"), "swiglu"),
     "gelu": "",
 }  # fmt: skip
+_REDUCED: Final = {
+    **dict.fromkeys(("32", "fp32", "float32", "32-true"), "fp32"),
+    **dict.fromkeys(("16", "fp16", "16-mixed"), "fp16"), **dict.fromkeys(("bf16", "bf16-mixed", "bfloat16"), "bf16"),
+}  # fmt: skip
 _QKV: Final = ("q_proj", "k_proj", "v_proj")
 _MLP: Final = ("gate_proj", "up_proj", "down_proj")
 _ADAPTED: Final = {
@@ -263,6 +267,17 @@ def _sequence(ledger: Ledger, settings: dict[str, Any]) -> None:
             return
 
 
+def _reduced(ledger: Ledger) -> str | None:
+    """Return what FSDP reduces gradients in: fp32 unless the recipe says otherwise; that of the arithmetic for null."""
+    key, model = "model.fsdp_grad_reduce_dtype", ledger.data.get("model")
+    if isinstance(model, dict) and "fsdp_grad_reduce_dtype" not in model:
+        return "fp32"
+    word = ledger.get(key)
+    if word is not None and str(word).lower() not in _REDUCED:
+        ledger.refuse(key, "is no precision", allowed=", ".join(_REDUCED))
+    return None if word is None else _REDUCED[str(word).lower()]
+
+
 def _fsdp(ledger: Ledger) -> dict[str, Any]:
     if not ledger.flag("model.fsdp"):
         return {}
@@ -271,7 +286,7 @@ def _fsdp(ledger: Ledger) -> dict[str, Any]:
     found: dict[str, Any] = {
         "parallel.data_parallel": "hsdp" if strategy == "hybrid" else "fsdp1",
         "training.param_dtype": "fp32", "training.master_dtype": None, "training.grad_dtype": None,
-        "training.reduce_dtype": "fp32" if str(ledger.get("model.fsdp_grad_reduce_dtype")) == "32" else None,
+        "training.reduce_dtype": _reduced(ledger),
     }  # fmt: skip
     if strategy in words.values():
         found["fsdp.reshard_after_forward"] = strategy

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import adapter_targets, quantized
+from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
@@ -110,4 +110,5 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
     return {
         "rank": ledger.integer("peft.lora_r", least=1) or 8,
         **adapter_targets(ledger, "peft.lora_target_modules", ledger.names("peft.lora_target_modules")),
+        **beside(ledger, "peft.", "lora_modules_to_save"),
     }

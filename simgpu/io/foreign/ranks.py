@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import ScenarioError
-from simgpu.io.foreign.device_filters import filled, hostfile, included, remaining
+from simgpu.io.foreign.device_filters import filled, hostfile, included, named_gpus, remaining
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
@@ -39,6 +39,8 @@ class Ranks:
         The words that hold the number, where it is a variable which the script does not set.
     processes : bool
         Whether each GPU has its own process; otherwise one process has all GPUs that it sees.
+    shares : tuple of (int or None)
+        GPUs of each node, where a filter or a hostfile lists them.
     used : tuple of str
         Keys of the line's parts that told, such as ``launcher.nnodes``.
     """
@@ -47,6 +49,7 @@ class Ranks:
     nodes: int | None = None
     open: str | None = None
     processes: bool = True
+    shares: tuple[int | None, ...] = ()
     used: tuple[str, ...] = ()
 
 
@@ -86,6 +89,7 @@ class _Count:
         self.line = line
         self.folder = folder
         self.open: str | None = None
+        self.shares: list[int | None] = []
         parts = {"launcher": dict(line.options), "wrapper": dict(line.wrapper), "env": dict(line.environment)}
         self.ledger = Ledger(Document(source=source, data=parts))
 
@@ -100,7 +104,7 @@ class _Count:
             gpus = self._visible()
             processes = self.line.launcher != "python" or bool(self.line.wrapped)
         used = tuple(dict.fromkeys(key for key in self.ledger.reading("", {}).used))
-        return Ranks(gpus=gpus, nodes=nodes, open=self.open, processes=processes, used=used)
+        return Ranks(gpus=gpus, nodes=nodes, open=self.open, processes=processes, shares=tuple(self.shares), used=used)
 
     def _torchrun(self) -> tuple[int | None, int | None]:
         nodes, per_node = self._nodes("launcher.nnodes"), self._word("launcher", "nproc_per_node", "nproc", "n")
@@ -144,23 +148,29 @@ class _Count:
             self.ledger.get(include[0])
             if exclude is not None:
                 self.ledger.refuse(exclude[0], "stands beside --include, and DeepSpeed takes one", fix="leave one out")
-            return included(str(include[1]), self._hostfile("hostfile", "H"))
+            return self._included(str(include[1]), self._hostfile("hostfile", "H"))
         if exclude is not None:
             return self._without(exclude, self._hostfile("hostfile", "H"))
         nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
         listed = list(self._hostfile("hostfile", "H").values()) if self.open is None else []
         if listed:
             hosts = listed[: nodes or len(listed)]
+            self.shares = [*hosts] if each is None else []
             return (sum(hosts) if each is None else each * len(hosts)), len(hosts)  # --num_gpus is of every host
         if each is None and self.open is None:
             each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
         return (None if each is None or self.open else each * (nodes or 1)), nodes
+
+    def _included(self, text: str, hosts: Mapping[str, int]) -> tuple[int | None, int | None]:
+        self.shares = named_gpus(text, hosts)
+        return included(text, hosts)
 
     def _without(self, exclude: tuple[str, Any], hosts: Mapping[str, int]) -> tuple[int | None, int | None]:
         """Return what a filter leaves of a hostfile's GPUs."""
         self.ledger.get(exclude[0])
         left = remaining(hosts, str(exclude[1]))
         if left:
+            self.shares = [*left]
             return sum(left), len(left)
         self.open = f"--{exclude[0].rpartition('.')[2]} {exclude[1]}"  # of GPUs that are not in the file
         return None, None
@@ -204,7 +214,7 @@ class _Count:
         if include is None:
             return None
         self.ledger.get(include[0])
-        return included(str(include[1]), hosts)
+        return self._included(str(include[1]), hosts)
 
     def _plain(self) -> tuple[int | None, int | None]:
         """Count what ``srun`` or ``mpirun`` starts, or what the script's variables say."""

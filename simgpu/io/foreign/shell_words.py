@@ -8,7 +8,18 @@ from typing import Final
 
 JOINTS: Final = ("&&", "||")
 """What joins two commands of which the second may not run."""
-
+MARKS: Final = (*JOINTS, "|", "&", "(", ")", ";;")
+"""What stands between statements, and is one."""
+KEYWORDS: Final = ("if", "then", "elif", "else", "while", "until", "do", "!", "{", "time")
+"""Behind which another command starts."""
+_LONGEST_FORMULA: Final = 400  # characters
+_MARK: Final = re.compile(r"&&|\|\||\|&|;;&?|;&|.", re.DOTALL)
+_REDIRECTION: Final = re.compile(r"(?:<<<|<<-?|&>>?|>>|[<>]&|>\||<>|[<>](?!\())[ \t]*")
+_EMPTY: Final = re.compile(r"\([ \t]*\)")
+_ANSI: Final = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_CODES: Final = re.compile(r"\\(.)", re.DOTALL)
+_MEANS: Final = {"n": "\n", "t": "\t"}
+_ESCAPED: Final = re.compile(r'((?:[^\\]|\\(?![$`"\\]))+)|\\([$`"\\])')
 
 _PARENTHESES: Final = r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
 _VALUE_WORD: Final = re.compile(rf"(?:\${_PARENTHESES}|`[^`]*`|\S)+")
@@ -27,10 +38,11 @@ def split_words(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word: its raw text, and pieces with the quote that each stood in."""
+    """A word: its raw text, and pieces with the quote that each stood in; ``redirect`` is the sign before a file."""
 
     pieces: tuple[tuple[str, str], ...]
     array: tuple[Word, ...] | None = None
+    redirect: str = ""
 
     @property
     def text(self) -> str:
@@ -44,7 +56,7 @@ class Word:
 
 
 def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]:
-    """Cut a script into words, and words into statements; redirections are left out, ``&&`` and ``||`` are statements.
+    """Cut a script into words, and words into statements; what stands between statements is one of its own.
 
     Parameters
     ----------
@@ -58,8 +70,8 @@ def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]
 
     Examples
     --------
-    >>> [[word.text for word in words] for words in statements("A=1 run 'x y' > log; next")]
-    [['A=1', 'run', 'x y'], ['next']]
+    >>> [[word.redirect + word.text for word in words] for words in statements("A=1 run 'x y' > log; next && (last)")]
+    [['A=1', 'run', 'x y', '>log'], ['next'], ['&&'], ['('], ['last'], [')']]
     """
     found: list[list[Word]] = []
     current: list[Word] = []
@@ -69,55 +81,90 @@ def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]
         character = text[position]
         if text.startswith(("\\\n", "\\\r\n"), position):
             position += 2 + (text[position + 1] == "\r")
-        elif character in " \t\r":
+        elif character in " \t\r" or (character == "\n" and (arrays or _tests(current))):
             position += 1
         elif character == "#":
             position = _line_end(text, position)
-        elif character in "\n;&|" and not arrays:
-            joint = text[position : position + 2]
-            position += 2 if joint in JOINTS else 1
-            if current:
-                found.append(current)
-                current = []
-            if joint in JOINTS:
-                found.append([Word(pieces=((joint, ""),))])
-        elif character == "\n":
-            position += 1
         elif character == ")" and arrays:
             outer, head = arrays.pop()
             current = [*outer, Word(pieces=head, array=tuple(current))]
             position += 1
-        elif character in "<>":  # a redirection, and the file behind it
-            position = re.compile(r"[<>&]+[ \t]*[^\s;|<>()]*").match(text, position).end()  # type: ignore[union-attr]
-        elif character in "()":
+        elif text.startswith(("<(", ">("), position) and not arrays:
+            word, position = _word(text, position, unclosed)
+            current.append(word)
+        elif (redirection := _REDIRECTION.match(text, position)) and not _tests(current):
+            target, position = _word(text, redirection.end(), unclosed)
+            current.append(Word(pieces=target.pieces, redirect=redirection[0].strip()))
+        elif character in "\n;&|()<>" and not arrays:
+            called = _EMPTY.match(text, position)
+            formula = _formula(text, position) if character == "(" else None
+            if called and current and (len(current) == 1 or current[0].text == "function"):  # f() {
+                current[-1] = Word(pieces=(*current[-1].pieces, ("()", "")))
+                position = called.end()
+            elif formula is not None and all(word.text in (*KEYWORDS, "for") for word in current):
+                current += [Word(pieces=(("((", ""),)), Word(pieces=((formula, '"'),))]
+                position += len(formula) + 4
+            else:
+                sign = _MARK.match(text, position)[0]  # type: ignore[index]
+                position += len(sign)
+                if _tests(current):
+                    current.append(Word(pieces=((sign, ""),)))
+                    continue
+                if current and sign not in "<>":
+                    found.append(current)
+                    current = []
+                if sign in MARKS:
+                    found.append([Word(pieces=((sign, ""),))])
+        elif character in "\n;&|()<>":
             position += 1
         else:
             word, position = _word(text, position, unclosed)
-            if word.text.isdigit() and text[position : position + 1] in ("<", ">"):
+            if word.text.isdigit() and text[position : position + 1] in ("<", ">") and word.pieces[0][1] == "":
                 continue  # 2> of a redirection
             if text[position : position + 1] == "(" and word.text.endswith("="):
                 arrays.append((current, word.pieces))
                 current = []
                 position += 1
-            elif text.startswith("()", position):
-                current.append(Word(pieces=(*word.pieces, ("()", ""))))
-                position += 2
             else:
                 current.append(word)
     return [*found, current] if current else found
 
 
+def _tests(words: list[Word]) -> bool:
+    """Whether words end inside of ``[[ ... ]]``, in which signs join no commands."""
+    at = next((at for at, word in enumerate(words) if word.text not in KEYWORDS), len(words))
+    return at < len(words) and words[at].text == "[[" and words[-1].text != "]]"
+
+
+def _formula(text: str, position: int) -> str | None:
+    """Return what stands between ``((`` and ``))``."""
+    if not text.startswith("((", position):
+        return None
+    formula = "$" + text[position : position + _LONGEST_FORMULA]
+    end = closing(formula, 0)
+    return formula[3 : end - 2] if formula[end - 2 : end] == "))" and end > 4 else None
+
+
 def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, int]:
     pieces: list[tuple[str, str]] = []
+    closes = True  # whether what opens in double quotes is closed somewhere
     while position < len(text):
         character = text[position]
-        if character in " \t\r\n;|<>)" or (character == "&" and not pieces):
+        if not pieces and text.startswith(("<(", ">("), position):
+            end = closing(text, position)
+            pieces.append((text[position:end], "'"))
+            position = end
+            continue
+        if character in " \t\r\n;|<>)&":
             break
         if text.startswith("\\\n", position):
             position += 2
         elif character == "\\":
             pieces.append((text[position + 1 : position + 2], "'"))
             position += 2
+        elif text.startswith("$'", position) and (quoted := _ANSI.match(text, position)):
+            pieces.append((_CODES.sub(lambda code: _MEANS.get(code[1], code[1]), quoted[1]), "'"))
+            position = quoted.end()
         elif character == "'":
             end = text.find("'", position + 1)
             if end < 0:
@@ -128,25 +175,35 @@ def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, i
         elif character == '"':
             end = position + 1
             while end < len(text) and text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
+                inner = closing(text, end) if closes and text.startswith(("$(", "${"), end) else 0
+                closes = closes and inner < len(text)
+                end = inner if 0 < inner < len(text) else end + (2 if text[end] == "\\" else 1)
             if end >= len(text):
                 _keep(unclosed, position)
-            pieces.append((text[position + 1 : end].replace("\\\n", "").replace('\\"', '"'), '"'))
+            pieces += _double_quoted(text[position + 1 : end])
             position = end + 1
         elif character == "`" or text.startswith(("$(", "${"), position):
-            end = _closing(text, position)
+            end = closing(text, position)
             pieces.append((text[position:end], ""))
             position = end
         elif character == "(":
             break
         else:
-            match = re.compile(r"[^\s;|<>()\\'\"`$&]+|[$&]").match(text, position)
+            match = re.compile(r"[^\s;|<>()\\'\"`$&]+|\$").match(text, position)
             chunk = match[0] if match else character
-            if chunk == "$" and (name := re.compile(r"\$\w+").match(text, position)):
+            if chunk == "$" and (name := re.compile(r"\$(?:\w+|[@*#?!])").match(text, position)):
                 chunk = name[0]
             pieces.append((chunk, ""))
             position += len(chunk)
     return Word(pieces=tuple(pieces)), position
+
+
+def _double_quoted(text: str) -> list[tuple[str, str]]:
+    """Return the pieces of a text in double quotes: what stands behind a backslash means itself."""
+    pieces: list[tuple[str, str]] = []
+    for plain, escaped in _ESCAPED.findall(text.replace("\\\n", "")):
+        pieces.append((escaped, "'") if escaped else (plain, '"'))
+    return pieces or [("", '"')]
 
 
 def _keep(unclosed: list[int] | None, position: int) -> None:
@@ -154,7 +211,14 @@ def _keep(unclosed: list[int] | None, position: int) -> None:
         unclosed.append(position)
 
 
-def _closing(text: str, position: int) -> int:
+def closing(text: str, position: int) -> int:
+    """Return where what opens at a position, a backtick, ``$(`` or ``${``, is closed; the end where it never is.
+
+    Examples
+    --------
+    >>> closing("$(a (b) c) d", 0), closing("${A", 0)
+    (10, 3)
+    """
     if text[position] == "`":
         end = text.find("`", position + 1)
         return len(text) if end < 0 else end + 1

@@ -134,6 +134,8 @@ def read_job(document: Document) -> Reading:
     settings |= batch_settings(ledger, pp, pipes)
     settings |= schedule_settings(ledger, pipes, pp, layers)
     settings |= _replicas(ledger, block, pp)
+    if settings["parallel.data_parallel"] == "ddp" and settings.get("parallel.pipeline_microbatches") is not None:
+        ledger.note("DDP reduces gradients in every run of the pipeline there, and in the last run of a step here")
     settings |= _recompute(ledger, layers, pp * settings.get("parallel.virtual_stages", 1))
     settings |= format_settings(ledger, compiled)
     _left_out(ledger, pipes)

@@ -18,7 +18,10 @@ _LOOPED: Final = ("interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble", "
 
 
 def batch_settings(ledger: Ledger, pp: int, pipes: str) -> dict[str, Any]:
-    """Return the batch: a rank's is one forward pass without a pipeline, and cut into micro-batches with one.
+    """Return the batch: a rank's is one forward pass without a pipeline, and one run of the pipeline with one.
+
+    A global batch of several makes the pipeline run so often in a step: train_step of torchtitan/train.py calls its
+    ``step`` once for each accumulation.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def batch_settings(ledger: Ledger, pp: int, pipes: str) -> dict[str, Any]:
     found: dict[str, Any] = {"training.micro_batch_size": micro}
     if total is not None:
         found["training.global_batch_size"] = total
+        if pp > 1:
+            found["parallel.pipeline_microbatches"] = local // micro
     else:
         found["training.gradient_accumulation"] = local // micro
     return found

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import adapter_targets, quantized
+from simgpu.io.foreign.adapters import DORA, adapter_targets, quantized
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
@@ -115,7 +115,7 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if isinstance(ledger.raw("quantizer"), dict):
         ledger.note("quantizer: the rounding of weights and activations in training (QAT) is not simulated")
     if ledger.flag("model.use_dora"):
-        ledger.note("model.use_dora: the norms of DoRA are not simulated: it is priced as LoRA")
+        ledger.note(f"model.use_dora: {DORA}")
     if ledger.flag("optimizer_in_bwd"):
         ledger.note("optimizer_in_bwd is not simulated: all gradients are kept to the optimizer's step")
     ledger.idle(*_IDLE)

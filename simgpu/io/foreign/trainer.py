@@ -13,11 +13,12 @@ from typing import Any, Final
 from simgpu.io.foreign.adapters import lora
 from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
 from simgpu.io.foreign.document import mapping_of
-from simgpu.io.foreign.fsdp_options import FILE, read_fsdp
+from simgpu.io.foreign.fsdp_options import FILE, by_size, read_fsdp
+from simgpu.io.foreign.launch_arguments import TRL_DEFAULTS, trl_argument
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
-from simgpu.io.foreign.overrides import Overrides, overridden
+from simgpu.io.foreign.overrides import Overrides, laid_over, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer_keys import IDLE
 
@@ -72,7 +73,14 @@ def read_trainer(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(overridden(path, over))
+    document = overridden(path, over)
+    told = trl_argument(document.data)
+    alone = told is not None and not any(one.beneath for one in over)
+    if alone:
+        document = laid_over(document, Overrides(source="", values={}, beneath=TRL_DEFAULTS))
+    ledger = Ledger(document)
+    if alone:
+        ledger.note(f"{told} is an argument of TRL: its defaults hold")
     return ledger.reading(KIND, trainer_settings(ledger), open_fields=open_fields(ledger))
 
 
@@ -215,6 +223,7 @@ def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
     if given is None and "true" in words:
         given = 2  # ``fsdp`` as a truth value came with Transformers 5, whose default it is
     settings = read_fsdp(ledger, block, version=given, strategy=strategy)
+    by_size(ledger, f"{at}fsdp_min_num_params")
     if "offload" in words:
         settings["fsdp.cpu_offload"] = True
     if strategy and not {"auto_wrap", "true"}.intersection(words) and not _wrapping_classes(ledger, block):

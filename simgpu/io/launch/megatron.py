@@ -129,6 +129,9 @@ def _pipeline(job: Job) -> list[list[str]]:
     if strategy.table is not None or strategy.schedule not in _SCHEDULES:
         problem = "is no schedule of pretrain_gpt.py"
         raise cannot("parallel.schedule", strategy.schedule, problem, allowed=", ".join(_SCHEDULES))
+    if strategy.pipeline_microbatches not in (None, job.training.accumulation):
+        problem = "is not Megatron's, which runs all micro-batches of a step through the pipeline at once"
+        raise cannot("parallel.pipeline_microbatches", strategy.pipeline_microbatches, problem, fix="leave it out")
     rows = []
     placed, stages = strategy.layers_per_stage, strategy.pp * strategy.virtual_stages
     if placed is not None and len(set(placed)) > 1:

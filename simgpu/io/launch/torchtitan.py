@@ -140,10 +140,13 @@ def _flavor(model: Architecture) -> tuple[str, str]:
 
 
 def _batch(job: Job) -> dict[str, Any]:
-    """Return the batch of a rank, one forward pass without a pipeline and all its micro-batches with one."""
-    micro = job.training.micro_batch_size
-    local = micro * (job.training.accumulation if job.strategy.pp > 1 else 1)
+    """Return the batch of a rank: one forward pass without a pipeline, one run of the pipeline with one."""
+    local = job.training.micro_batch_size * (_run_microbatches(job) if job.strategy.pp > 1 else 1)
     return {"local_batch_size": local, "global_batch_size": job.global_batch_size}
+
+
+def _run_microbatches(job: Job) -> int:
+    return job.strategy.pipeline_microbatches or job.training.accumulation
 
 
 def _formats(job: Job) -> dict[str, Any]:
@@ -200,9 +203,12 @@ def _pipeline(job: Job) -> dict[str, Any]:
         raise cannot(
             "parallel.schedule", strategy.schedule, "is no schedule of PyTorch's", allowed=", ".join(_SCHEDULES)
         )
-    if strategy.schedule == "1f1b" and job.training.accumulation < strategy.pp:
+    each = _run_microbatches(job)
+    if strategy.schedule == "1f1b" and each < strategy.pp:
         problem = f"are fewer micro-batches than the {strategy.pp} stages, which PyTorch's 1F1B refuses"
-        raise cannot("training.gradient_accumulation", job.training.accumulation, problem)
+        given = strategy.pipeline_microbatches is not None
+        field = "parallel.pipeline_microbatches" if given else "training.gradient_accumulation"
+        raise cannot(field, each, problem)
     stages = strategy.pp * strategy.virtual_stages
     placed = strategy.layers_per_stage
     if placed is None:

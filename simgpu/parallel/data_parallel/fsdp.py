@@ -103,6 +103,7 @@ def _plan(
         keep_gathered=strategy.pp > 1 and not flat,
         reductions=tuple(sorted(reductions, key=lambda r: ready[r.unit, r.parameter])),
         reduce_every_microbatch=not writer.once,
+        reduce_every_run=True,  # pytorch/pytorch torch/distributed/pipelining/stage.py, backward_maybe_with_nosync
         in_flight=0 if flat else 1,
     )
 

@@ -64,6 +64,8 @@ class DataParallelPlan:
         In the order they become ready.
     reduce_every_microbatch : bool
         Every backward reduces and waits for it at its end; otherwise only that of the last microbatch.
+    reduce_every_run : bool
+        Where a step runs its pipeline several times, each run ends with a reduction, and what was gathered is dropped.
     overlap : bool
         Reductions run beside backward; otherwise the compute stream waits for each.
     in_flight : int
@@ -100,6 +102,7 @@ class DataParallelPlan:
     keep_gathered: bool = False
     reductions: tuple[Reduction, ...] = ()
     reduce_every_microbatch: bool = False
+    reduce_every_run: bool = False
     overlap: bool = True
     in_flight: int = 0
     copies_apart: bool = False

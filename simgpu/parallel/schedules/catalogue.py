@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +17,7 @@ from simgpu.parallel.schedules.interleaved import interleaved_schedule, refuse_u
 from simgpu.parallel.schedules.interleaved_zero_bubble import interleaved_zero_bubble_schedule
 from simgpu.parallel.schedules.looped_bfs import looped_bfs_schedule
 from simgpu.parallel.schedules.one_f_one_b import one_f_one_b_schedule
+from simgpu.parallel.schedules.repeated import repeated
 from simgpu.parallel.schedules.table import PipelineSchedule
 from simgpu.parallel.schedules.timed_zero_bubble import zb2p_schedule
 from simgpu.parallel.schedules.zbv import zbv_schedule
@@ -24,6 +25,10 @@ from simgpu.parallel.schedules.zero_bubble import zbh1_schedule, zbh2_schedule
 
 LARGEST_TABLE: Final = 300_000
 """Ranks x (forwards of each + ranks, the ramp): beyond any run, and still drawn in seconds."""
+
+_RUN: Final = "pipeline_microbatches"
+_MOST_TRIED: Final = 10_000
+_MOST_NAMED: Final = 16
 
 ONE: Final = "1"
 TWO: Final = "2"
@@ -158,14 +163,18 @@ def global_stages(name: str, *, ranks: int, virtual: int) -> int:
     return ranks * virtual // PIPELINE_SCHEDULES[name].copies
 
 
-def refusal(name: str, *, ranks: int, virtual: int, microbatches: int) -> Issue | None:
-    """Say why a schedule cannot be made, in one issue about ``ranks``, ``virtual`` or ``microbatches``.
+def refusal(
+    name: str, *, ranks: int, virtual: int, microbatches: int, pipeline_microbatches: int | None = None
+) -> Issue | None:
+    """Say why a schedule cannot be made, in one issue about one of the numbers.
 
     Parameters
     ----------
     name : str
         As ``schedule_name`` returns it.
     ranks, virtual, microbatches : int
+    pipeline_microbatches : int, optional
+        Microbatches of one run of the pipeline; all of them when left out.
 
     Returns
     -------
@@ -182,7 +191,21 @@ def refusal(name: str, *, ranks: int, virtual: int, microbatches: int) -> Issue 
             return Issue(field=field, value=str(value), problem="is below 1", allowed="1 or more")
     if not _CHUNKS[kind.virtual](virtual):
         return Issue(field="virtual", value=str(virtual), problem=f"is not what {name} takes", allowed=kind.virtual)
-    return _too_large(ranks, virtual, microbatches) or kind.refuse(ranks, virtual, microbatches)
+    each = microbatches if pipeline_microbatches is None else pipeline_microbatches
+    if each < 1 or microbatches % each:
+        whole = "the micro-batch" if microbatches == 1 else f"the {microbatches} micro-batches"
+        problem, allowed = f"does not divide {whole} of a step", _divisors(microbatches)
+        return Issue(field=_RUN, value=str(each), problem=problem, allowed=allowed)
+    refused = _too_large(ranks, virtual, microbatches) or kind.refuse(ranks, virtual, each)
+    if refused is not None and refused.field == "microbatches" and each < microbatches:
+        return replace(refused, field=_RUN) if refused.value == str(each) else refused
+    return refused
+
+
+def _divisors(number: int) -> str:
+    """Name the divisors of a number, or what they are where there are many."""
+    found = [divisor for divisor in range(1, min(number, _MOST_TRIED) + 1) if number % divisor == 0]
+    return ", ".join(map(str, found)) if number <= _MOST_TRIED and len(found) <= _MOST_NAMED else "a divisor of it"
 
 
 def _too_large(ranks: int, virtual: int, microbatches: int) -> Issue | None:
@@ -201,7 +224,14 @@ def _too_large(ranks: int, virtual: int, microbatches: int) -> Issue | None:
     return None
 
 
-def build_schedule(name: str, *, ranks: int, microbatches: int, virtual: int | None = None) -> PipelineSchedule:
+def build_schedule(
+    name: str,
+    *,
+    ranks: int,
+    microbatches: int,
+    virtual: int | None = None,
+    pipeline_microbatches: int | None = None,
+) -> PipelineSchedule:
     """Build a pipeline schedule.
 
     Parameters
@@ -214,6 +244,8 @@ def build_schedule(name: str, *, ranks: int, microbatches: int, virtual: int | N
         Per step and pipeline.
     virtual : int, optional
         Stages per rank v; 1 when left out, or 2 where a schedule needs several.
+    pipeline_microbatches : int, optional
+        Of one run of the pipeline, which drains and fills again in between; all of the step when left out.
 
     Returns
     -------
@@ -237,7 +269,10 @@ PyTorch requires (Megatron requires a multiple of the 4 ranks); allowed: such as
         allowed = ", ".join(PIPELINE_SCHEDULES)
         raise ScenarioError([Issue(field="schedule", value=name, problem="is no pipeline schedule", allowed=allowed)])
     virtual = PIPELINE_SCHEDULES[known].default_virtual if virtual is None else virtual
-    issue = refusal(known, ranks=ranks, virtual=virtual, microbatches=microbatches)
+    issue = refusal(
+        known, ranks=ranks, virtual=virtual, microbatches=microbatches, pipeline_microbatches=pipeline_microbatches
+    )
     if issue is not None:
         raise ScenarioError([issue])
-    return PIPELINE_SCHEDULES[known].build(ranks, virtual, microbatches)
+    each = microbatches if pipeline_microbatches is None else pipeline_microbatches
+    return repeated(PIPELINE_SCHEDULES[known].build(ranks, virtual, each), microbatches // each)

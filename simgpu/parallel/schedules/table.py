@@ -25,6 +25,8 @@ class PipelineSchedule:
         Per step and pipeline.
     rows : tuple of tuple of slots
         One row per rank. Idle slots are where the framework draws them and mean nothing: only the order counts.
+    runs : int
+        How often the same begins again, as `repeated` writes it; each run has ``microbatches / runs`` of them.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class PipelineSchedule:
     placement: Placement
     microbatches: int
     rows: tuple[Row, ...]
+    runs: int = 1
 
     @property
     def ranks(self) -> int:
@@ -48,6 +51,11 @@ class PipelineSchedule:
     def stages(self) -> int:
         """Global stages."""
         return self.placement.stages
+
+    @property
+    def run_microbatches(self) -> int:
+        """Microbatches of one run of the pipeline."""
+        return self.microbatches // self.runs
 
     def order(self, rank: int) -> tuple[Action, ...]:
         """Return the actions of a rank in order, the forward of an overlapped pair first."""
