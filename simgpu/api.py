@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from simgpu.metrics.collective_errors import TableErrors
     from simgpu.metrics.collective_sweep import CollectiveSweep
 
-REMEDY_SPANS = 200_000
+REMEDY_SPANS = 130_000
 """Larger runs are not repeated to try remedies: a second of play each, about."""
 
 
