@@ -21,6 +21,8 @@ SCRIPTS = [
     "declare -i N=4\nN+=4\ntorchrun t.py --n $N\n",
     'A=(--x 1)\nA+=(--y "2 3")\nA+=( --z )\ntorchrun t.py "${A[@]}"\n',
     "A=(--x 1 --y)\ntorchrun t.py $A\n",
+    'A=(--x 1)\nA[${#A[@]}]="--bf16"\nA[${#A[*]}]=--y\ntorchrun t.py "${A[@]}"\n',
+    'L=(1); C=(8 16); C[${L[0]}]=32\ntorchrun t.py "${C[@]}"\n',
     "for tp in 1 2; do TP=$tp; done\ntorchrun t.py --tp $TP\n",
     "N=0\nfor i in a b c; do N=$((N+1)); done\ntorchrun t.py --n $N\n",
     "N=0\nwhile [ $N -lt 3 ]; do N=$((N+1)); done\ntorchrun t.py --n $N\n",

@@ -11,7 +11,7 @@ from simgpu.io.foreign.shell_variables import Variables
 from simgpu.io.foreign.shell_words import Word
 
 Document: TypeAlias = Callable[[int, Variables], str | None]
-ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?=)(.*)", re.DOTALL)
+ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[((?:[^\[\]]|\[[^\[\]]*\])*)\])?(\+?=)(.*)", re.DOTALL)
 _FED: Final = re.compile(r"\$\(\s*cat\s*<<(\d+)\s*\)")
 _MOST_ELEMENTS: Final = 10_000
 
