@@ -160,10 +160,8 @@ class RankBlocks:
 
     def _is_alone(self, gate: int, local_ns: int) -> bool:
         """Whether no stream uses the links of a block when that begins, nor begins to until it ends."""
-        beside = [self.streams[name] for name in self.layout(gate).steps if name != COMPUTE]
-        return all(self.processes[name].idle for name in self.guards[gate].rivals) and all(
-            stream.parked and stream.since_ns <= local_ns for stream in beside
-        )
+        idle = all(self.processes[name].idle for name in self.guards[gate].rivals)
+        return idle and self.gathered(gate) and max(self._since_ns(gate).values(), default=-1) <= local_ns
 
     def leave(self) -> None:
         """Note that compute is behind a block: its links are not known to be quiet any more."""
@@ -200,14 +198,14 @@ class RankBlocks:
         now = int(self.events.loop.env.now)
         return [meeting.earliest_end_ns(now) for meeting in self.under_way() if meeting.start_ns >= 0]
 
-    def beside(self) -> Hashable:
-        """Return what is known to be resident beside the blocks."""
-        return None if self.residency is None else self.residency.levels.state()
+    def beside(self, base_ns: int = 0) -> Hashable:
+        """Return what is known to be resident beside the blocks, with times from a base on."""
+        return None if self.residency is None else self.residency.levels.state(base_ns)
 
     def state(self, gate: int, local_ns: int) -> Hashable:
         """Return what happens in a block depends on, besides its kind and the CPU, with times from its begin on."""
         late = tuple([(name, since - local_ns) for name, since in self._since_ns(gate).items() if since >= local_ns])
-        return late, None if self.residency is None else self.residency.levels.state(local_ns)
+        return late, self.beside(local_ns)
 
     def lane(self, gate: int, step: int, local_ns: int, *, watched: bool) -> Lane:
         """Return the rank on its way through a block."""
@@ -259,9 +257,9 @@ class RankBlocks:
 
     def _stands(self, gate: int, step: int, local_ns: int) -> bool:
         """Whether all that takes part in a block stands at its begin, or the CPU is behind it already."""
-        streams = [self.streams[name] for name in self.layout(gate).steps]
-        if not all(stream.parked for stream in streams if stream.index != COMPUTE_STREAM):
+        if not self.gathered(gate):
             return False
+        streams = [self.streams[name] for name in self.layout(gate).steps]
         quiet = all(stream.queue is None or stream.queue.quiet for stream in streams)
         return self.host.comes(gate, step, local_ns, quiet=quiet)
 

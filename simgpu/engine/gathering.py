@@ -245,19 +245,22 @@ class Gathering:
 
     def _played_before(self, first: Arrival) -> Play | None:
         """Return what was found in the same state, or where the CPU holds nothing up in the same but for that."""
-        blocks, gate, at = first.blocks, first.gate, (first.step, first.local_ns)
-        key = blocks.kinds[gate], len(self.here), blocks.state(gate, first.local_ns)
-        found = blocks.plays.get(key)
-        if not blocks.host.issues(gate) or (found is not None and blocks.host.is_free(gate, *at, found.outcome)):
+        plays, key = first.blocks.plays, self._key(first)
+        found = plays.get(key)
+        if not first.blocks.host.issues(first.gate) or (found is not None and _is_free(first, found)):
             return found
-        return blocks.plays.get((*key, blocks.host.state(gate, *at)))
+        return plays.get((*key, _cpu(first)))
 
     def _remember(self, first: Arrival, found: Play) -> None:
-        blocks, gate, at = first.blocks, first.gate, (first.step, first.local_ns)
-        if len(blocks.plays) < _MOST_KNOWN and not blocks.comes_once(gate):
-            key = blocks.kinds[gate], len(self.here), blocks.state(gate, first.local_ns)
-            free = not blocks.host.issues(gate) or blocks.host.is_free(gate, *at, found.outcome)
-            blocks.plays[key if free else (*key, blocks.host.state(gate, *at))] = found
+        plays, key = first.blocks.plays, self._key(first)
+        if len(plays) < _MOST_KNOWN and not first.blocks.comes_once(first.gate):
+            free = not first.blocks.host.issues(first.gate) or _is_free(first, found)
+            plays[key if free else (*key, _cpu(first))] = found
+
+    def _key(self, first: Arrival) -> tuple[Hashable, ...]:
+        """Return what a block that is alike on all depends on, but for the CPU."""
+        blocks, gate = first.blocks, first.gate
+        return blocks.kinds[gate], len(self.here), blocks.state(gate, first.local_ns)
 
     def _all_alike(self, play: Play) -> Played:
         plays = [play] * len(self.here)
@@ -283,8 +286,15 @@ class Gathering:
 
 
 def _state(arrival: Arrival) -> Hashable:
-    blocks, gate, begin = arrival.blocks, arrival.gate, arrival.local_ns
-    return blocks.state(gate, begin), blocks.host.state(gate, arrival.step, begin)
+    return arrival.blocks.state(arrival.gate, arrival.local_ns), _cpu(arrival)
+
+
+def _cpu(arrival: Arrival) -> Hashable:
+    return arrival.blocks.host.state(arrival.gate, arrival.step, arrival.local_ns)
+
+
+def _is_free(arrival: Arrival, play: Play) -> bool:
+    return arrival.blocks.host.is_free(arrival.gate, arrival.step, arrival.local_ns, play.outcome)
 
 
 def _arrivals(here: Sequence[Arrival], plays: Sequence[Play]) -> list[list[int]]:
