@@ -67,26 +67,31 @@ def levers(case: Case) -> tuple[Lever, ...]:
     """
     options = lever_options(framework(case))
     found = (*_batch(case), *_overlap(case), *_recompute(case), *_sharding(case), *_layout(case))
-    named = ((lever, _named(lever, options, pipeline=case.strategy.pp > 1)) for lever in found)
+    kind = "" if case.strategy.pp == 1 else ".pipeline" if case.strategy.pipeline_microbatches is None else ".runs"
+    named = ((lever, _named(lever, options, kind)) for lever in found)
     return tuple(replace(lever, option=option) for lever, option in named if option)
 
 
-def _named(lever: Lever, options: Mapping[str, str], *, pipeline: bool) -> str:
-    """Return what a framework calls a lever, piece by piece; nothing where it lacks one."""
-    pieces = [options.get(f"{piece}.pipeline" if pipeline else piece) or options.get(piece)
-              for piece in lever.option.split()]  # fmt: skip
+def _named(lever: Lever, options: Mapping[str, str], kind: str) -> str:
+    """Return what a framework calls a lever, piece by piece; nothing where it lacks one.
+
+    ``kind`` is that of the step: empty, ``.pipeline``, or ``.runs`` where a step is several runs of one.
+    """
+    pieces = [options.get(piece + kind) or options.get(piece) for piece in lever.option.split()]
     return ", ".join(piece for piece in pieces if piece) if all(pieces) else ""
 
 
 def _batch(case: Case) -> Iterator[Lever]:
-    size, steps = case.training.micro_batch_size, case.training.accumulation
+    size, steps, run = case.training.micro_batch_size, case.training.accumulation, case.strategy.pipeline_microbatches
 
     def batch(micro: int, accumulation: int) -> dict[str, Any]:
-        return {
+        settings = {
             "training.micro_batch_size": micro,
             "training.gradient_accumulation": accumulation,
             "training.global_batch_size": None,
         }
+        # a run of the pipeline takes as many samples as before
+        return settings | ({} if run is None else {"parallel.pipeline_microbatches": run * size // micro})
 
     for factor in (2, 4):
         settings = batch(size, factor * steps)
@@ -95,8 +100,12 @@ def _batch(case: Case) -> Iterator[Lever]:
     if size % 2 == 0:
         settings = batch(size // 2, 2 * steps)
         yield Lever(name="micro_batch", settings=settings, option=both, against=frozenset({MEMORY, BUBBLE}))
-    if steps % 2 == 0:
+    if steps % 2 == 0 and (run is None or run % 2 == 0):
         yield Lever(name="micro_batch", settings=batch(2 * size, steps // 2), option=both, against=_TIME)
+    if run is not None and run < steps:
+        for longer in sorted({length for length in (2 * run, steps) if steps % length == 0}):
+            settings = {"parallel.pipeline_microbatches": longer}
+            yield Lever(name="pipeline_run", settings=settings, option="pipeline_run", against=_TIME | {BUBBLE})
 
 
 def _overlap(case: Case) -> Iterator[Lever]:

@@ -97,7 +97,7 @@ def filled(template: str, case: Case) -> str:
     return template.format(
         micro=training.micro_batch_size,
         steps=training.accumulation,
-        local=training.micro_batch_size * training.accumulation,
+        local=training.micro_batch_size * (strategy.pipeline_microbatches or training.accumulation),
         batch=case.global_batch_size,
         dp=strategy.dp,
         shard=shard,

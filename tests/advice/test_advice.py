@@ -67,6 +67,37 @@ def test_interleaving_of_a_free_network_gains_what_the_closed_form_says(simgpu, 
     assert doubled[0]["tokens_per_s_gain"] == pytest.approx((1 + 3 / 8) / (1 + 3 / 16) - 1)
 
 
+def test_longer_runs_of_a_pipeline_gain_what_the_closed_form_says(simgpu, tmp_path):
+    """k runs of m micro-batches take k (m + p - 1); torchtitan sets a run by its local batch."""
+    model = {"stages": 4, "forward_ns": 1000000, "backward_ns": 2000000}
+    scenario = {**PIPELINE, "model": model, "network": "free", "parallel": {"pp": 4, "pipeline_microbatches": 2},
+                "training": {"micro_batch_size": 2, "gradient_accumulation": 8}, "framework": "torchtitan"}  # fmt: skip
+    (run,), _ = played(simgpu, tmp_path, scenario)
+    longer = {one["settings"]["parallel.pipeline_microbatches"]: one for one in run["advice"]
+              if one["lever"] == "pipeline_run"}  # fmt: skip
+    before = 4 * (2 + 3)
+    assert longer[4]["tokens_per_s_gain"] == pytest.approx(before / (2 * (4 + 3)) - 1)
+    assert longer[8]["tokens_per_s_gain"] == pytest.approx(before / (8 + 3) - 1)
+    assert longer[8]["option"] == "[training] local_batch_size = 16"
+    batches = [
+        one for one in levers(*load_cases({"name": "s", **scenario})) if "training.micro_batch_size" in one.settings
+    ]
+    found = {
+        (one.name, one.settings["training.gradient_accumulation"]): (
+            one.settings["parallel.pipeline_microbatches"],
+            one.option,
+        )
+        for one in batches
+    }
+    smaller = "[parallelism] pipeline_parallel_microbatch_size = {micro}, [training] global_batch_size = {batch}"
+    assert found == {
+        ("micro_batch", 16): (4, smaller),
+        ("micro_batch", 4): (1, smaller),
+        ("accumulation", 16): (2, "[training] global_batch_size = {batch}"),
+        ("accumulation", 32): (2, "[training] global_batch_size = {batch}"),
+    }
+
+
 def test_memory_levers_make_it_fit(simgpu, tmp_path):
     scenario = {
         "model": "llama-2-7b",
@@ -183,9 +214,9 @@ def test_the_frameworks_of_a_scenario_are_those_with_options():
 
 
 LEVERS = {
-    "micro_batch", "micro_batch.pipeline", "accumulation", "accumulation.pipeline", "recompute.full",
-    "recompute.selective", "recompute.none", "sharding.ddp", "sharding.zero1", "sharding.zero2", "sharding.zero3",
-    "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero", "overlap.fsdp",
+    "micro_batch", "micro_batch.pipeline", "micro_batch.runs", "accumulation", "pipeline_run", "accumulation.pipeline",
+    "recompute.full", "recompute.selective", "recompute.none", "sharding.ddp", "sharding.zero1", "sharding.zero2",
+    "sharding.zero3", "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero", "overlap.fsdp",
     "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved", "bucket.zero",
     "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b", "tensor_parallel",
 }  # fmt: skip
