@@ -216,9 +216,10 @@ def test_the_frameworks_of_a_scenario_are_those_with_options():
 LEVERS = {
     "micro_batch", "micro_batch.pipeline", "micro_batch.runs", "accumulation", "pipeline_run", "accumulation.pipeline",
     "recompute.full", "recompute.selective", "recompute.none", "sharding.ddp", "sharding.zero1", "sharding.zero2",
-    "sharding.zero3", "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero", "overlap.fsdp",
-    "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved", "bucket.zero",
-    "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b", "tensor_parallel",
+    "sharding.zero3", "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero",
+    "overlap.fsdp", "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved",
+    "bucket.zero", "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b",
+    "tensor_parallel",
 }  # fmt: skip
 
 
