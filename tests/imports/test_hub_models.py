@@ -15,7 +15,6 @@ PUBLISHED = {
     "Qwen/Qwen2.5-Coder-14B": 14_770_033_664, "Qwen/Qwen2.5-32B": 32_763_876_352, "Qwen/Qwen2-72B": 72_706_203_648,
     "Qwen/Qwen3-0.6B": 596_049_920, "Qwen/Qwen3-1.7B-Base": 1_720_574_976, "Qwen/Qwen3-8B": 8_190_735_360,
     "Qwen/Qwen3-4B-Instruct-2507": 4_022_468_096, "Qwen/Qwen3-14B": 14_768_307_200, "Qwen/Qwen3-32B": 32_762_123_264,
-    "Qwen/Qwen3-30B-A3B": 30_532_122_624, "Qwen/Qwen3-235B-A22B": 235_093_634_560,
     "mistralai/Mistral-7B-v0.1": 7_241_732_096, "mistralai/Mistral-7B-Instruct-v0.3": 7_248_023_552,
     "meta-llama/Llama-3.2-1B": 1_235_814_400, "unsloth/Llama-3.2-3B-Instruct": 3_212_749_824,
     "TinyLlama/TinyLlama-1.1B-Chat-v1.0": 1_100_048_384,
@@ -36,3 +35,15 @@ def test_parameters_are_the_published_ones(name: str, count: int) -> None:
     assert model_from_fields(fields, name).parameters == count
     assert note == f"model: dimensions of {name}, which a.yml names"
     assert choose_model(None, "", name, Path())[0] == model, "and so --model may name it"
+
+
+@pytest.mark.parametrize(
+    ("name", "bundled"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"), ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
+        ("openai/gpt-oss-20b", "gpt-oss-20b"), ("unsloth/gpt-oss-120b-BF16", "gpt-oss-120b"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"), ("deepseek-ai/DeepSeek-V3-Base", "deepseek-v3"),
+    ],
+)  # fmt: skip
+def test_some_are_bundled(name: str, bundled: str) -> None:
+    assert choose_model(name, "a.yml", None, Path())[0] == bundled

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simgpu.config.run_model import run_model
 from simgpu.config.run_table import parse_selection, read_run_table
 from simgpu.errors import ScenarioError
 from tests.validate.tables import write_table
@@ -78,6 +79,21 @@ def test_nemo_averages_gradients_in_the_collective_and_megatron_before_it(tmp_pa
 def test_full_fine_tuning_is_training_and_says_so(tmp_path: Path) -> None:
     runs, _ = read_run_table(write_table(tmp_path / "t.csv", [{"model": "LLAMA2-7B SFT"}]))
     assert "packed" in runs[0].assumptions[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "bundled"),
+    [
+        ("Qwen3_30B_a3B", "qwen3-30b-a3b"), ("Qwen3_235B_a22B (tokendrop)", "qwen3-235b-a22b"),
+        ("GPT OSS 120B", "gpt-oss-120b"), ("gpt-oss-20b", "gpt-oss-20b"), ("Kimi_K2", "kimi-k2"),
+        ("DeepSeekV3", "deepseek-v3"), ("DeepSeekV3 (dropless)", "deepseek-v3"),
+        ("DeepSeek-V3 671B (MoE)", "deepseek-v3"), ("Mixtral 8x7B", "mixtral-8x7b"), ("DeepSeekV3 (w/ MTP)", None),
+        ("DeepSeekV4 Flash", None), ("Kimi_K2.5", None), ("Qwen3_Next_80B_a3B", None),
+    ],
+)  # fmt: skip
+def test_open_mixtures_of_experts_are_known_by_name(name: str, bundled: str | None) -> None:
+    """Their columns are empty: experts have none."""
+    assert run_model({"model": name}, {}) == bundled
 
 
 def test_a_bundled_model_with_layers_cut(tmp_path: Path) -> None:
@@ -204,7 +220,7 @@ def test_racks(tmp_path: Path) -> None:
         ({"dp": "2"}, "tp x pp x cp x dp = 16 is not the 8 GPUs"),
         ({"tp": "4", "dp": "2", "shard": ""}, "how the replicas are joined"),
         ({"tp": "1", "pp": "8", "vpp": ""}, "vpp is unstated"),
-        ({"model": "Mixtral 8x7B"}, "not described by the table's columns"),
+        ({"model": "Kimi-Linear 48B"}, "not described by the table's columns"),
         ({"step_s": ""}, "step time is unstated"),
         ({"notes": "degraded: one NIC down"}, "its notes call it degraded"),
         ({"notes": "LoRA/SFT row"}, "fine-tuning"),
