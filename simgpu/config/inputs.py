@@ -97,7 +97,7 @@ class Inputs:
         return self._warnings.get(named, ()) if isinstance(named, str) else ()
 
     def _read_model(self, asked: str | InlineModel | DerivedModel | SyntheticBlock) -> Architecture | SyntheticModel:
-        from simgpu.workload.bundled import bundled_model, bundled_models
+        from simgpu.workload.bundled import bundled_config, bundled_model, bundled_models
         from simgpu.workload.inline import model_from_fields
 
         if isinstance(asked, SyntheticBlock):
@@ -125,6 +125,7 @@ class Inputs:
                 allowed=f"the path of a Hugging Face config.json, or a bundled name: {', '.join(names)}",
             )  # fmt: skip
             raise ScenarioError([issue])
+        self._note(asked, asked, bundled_config(asked))
         return bundled_model(asked)
 
     def _derive(self, asked: DerivedModel) -> Architecture:
@@ -141,18 +142,21 @@ class Inputs:
 
     def _read_config(self, asked: str, path: Path) -> Architecture:
         from simgpu.workload.huggingface import model_from_huggingface
-        from simgpu.workload.huggingface_notes import model_notes
 
         self.files.append(path)
         file = read_json(path)
         name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
-        notes = model_notes(file.data)
-        if notes:
-            self._warnings[asked] = tuple(f"{path}: {note}" for note in notes)
+        self._note(asked, str(path), file.data)
         try:
             return _checked(model_from_huggingface(file.data, name=name))
         except ModelError as error:
             raise ScenarioError(_model_issues(str(error), None, file=file)) from None
+
+    def _note(self, asked: str, source: str, config: Mapping[str, Any]) -> None:
+        """Keep what is left out of a model for its warnings."""
+        from simgpu.workload.huggingface_notes import model_notes
+
+        self._warnings[asked] = tuple(f"{source}: {note}" for note in model_notes(config))
 
     def cluster(self, asked: ClusterBlock, findings: Findings) -> Cluster | None:
         """Return the cluster that a scenario asks for; None, with findings, when there is none.

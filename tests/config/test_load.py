@@ -238,6 +238,12 @@ def test_models_by_dimensions_and_by_file(tmp_path):
         assert (model.name, model.parameters) == ("mine", 6_738_415_616)
 
 
+@pytest.mark.parametrize("model", ["gpt-oss-20b", {"base": "gpt-oss-20b", "layers": 4}])
+def test_what_is_left_out_of_a_bundled_model_is_said(model):
+    (only,) = load_cases({**BASE, "model": model})
+    assert only.warnings == ("gpt-oss-20b: model_type gpt_oss: attention sinks and the biases of experts are left out",)
+
+
 def test_a_quantised_model_file_is_taken_with_a_warning(tmp_path):
     config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 1,
               "num_attention_heads": 1, "vocab_size": 8}  # fmt: skip
