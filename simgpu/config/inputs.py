@@ -152,7 +152,7 @@ class Inputs:
         except ModelError as error:
             raise ScenarioError(_model_issues(str(error), None, file=file)) from None
 
-    def _note(self, asked: str, source: str, config: Mapping[str, Any]) -> None:
+    def _note(self, asked: str, source: str, config: Mapping[str, object]) -> None:
         """Keep what is left out of a model for its warnings."""
         from simgpu.workload.huggingface_notes import model_notes
 
