@@ -48,7 +48,9 @@ class Cause:
     case: Case
 
 
-def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SLOW) -> tuple[Cause, ...]:
+def causes(
+    case: Case, *, slow_rank: int | None = None, slow_factor: float = _SLOW, batch: int | None = None
+) -> tuple[Cause, ...]:
     """List the causes that this case can have.
 
     Parameters
@@ -58,6 +60,8 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
         The rank that is slower than the others, where traces tell; the last one otherwise.
     slow_factor : float
         How many times as long.
+    batch : int, optional
+        Sequences of the real step, where it states them: no cause has others then.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def causes(case: Case, *, slow_rank: int | None = None, slow_factor: float = _SL
                 case=replace(case, software=eager),
             )
         )
-    return tuple(found)
+    return tuple(one for one in found if batch in (None, one.case.global_batch_size))
 
 
 def wrong_batch(case: Case, stated: int) -> str:
@@ -232,6 +236,8 @@ def _batch(case: Case) -> Iterator[Cause]:
         ("accumulation_halved", "half as many micro-batches a step", size, steps // 2 if steps % 2 == 0 else 0),
         ("micro_batch_doubled", "micro-batches twice as large", 2 * size, steps),
         ("micro_batch_halved", "micro-batches half as large", size // 2 if size % 2 == 0 else 0, steps),
+        ("fewer_micro_batches", "half as many micro-batches, twice as large", 2 * size, steps // 2 * (1 - steps % 2)),
+        ("more_micro_batches", "twice as many micro-batches, half as large", size // 2 * (1 - size % 2), 2 * steps),
     )
     for name, text, one, number in tries:
         if one and number and accepted(case.strategy, number):

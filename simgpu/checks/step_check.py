@@ -165,7 +165,7 @@ def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> S
     measured_ns : float, nanoseconds
     batch : int, optional
         Sequences of the real step, where they are known. When the scenario has others, this is the only cause named:
-        the rest can be told once the batch is right.
+        the rest can be told once the batch is right. Otherwise no cause has others.
 
     Returns
     -------
@@ -180,13 +180,15 @@ def check_step(case: Case, measured_ns: float, *, batch: int | None = None) -> S
     apart_ns = abs(measured_ns - predicted_ns)
     if other is not None or apart_ns > _SMALL * measured_ns:
         found = []
-        for cause in causes(case) if other is None else batch_causes(case, other):
+        for cause in causes(case, batch=batch) if other is None else batch_causes(case, other):
             step_ns = sum(played.breakdown(cause.case).values())
             share = max(0.0, 1 - abs(measured_ns - step_ns) / apart_ns) if apart_ns else 0.0
             if share >= _EXPLAINS:
                 found.append(Explained(cause=cause, step_time_ns=step_ns, share=share, fit=share))
             elif other is not None:
-                hint = f"{cause.text}; the step is then predicted at {format_time(step_ns)}"
+                further = abs(measured_ns - step_ns) > apart_ns
+                more = ", further from the real one, so that something else is wrong too" if further else ""
+                hint = f"{cause.text}; the step is then predicted at {format_time(step_ns)}{more}"
         best = tuple(sorted(found, key=lambda one: -one.share))[:MOST]
         if other is not None and wrong_batch(case, other) not in hint:
             hint = wrong_batch(case, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ _FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is
     "a step time in ms": (rf"(?<!iter )\b(?:step[ _])?time\b[^0-9\n]{{0,12}}{_NUMBER}\s*ms\b", 1e-3, "step_s"),
     "torchtitan's tps": (rf"\btps:\s*{_NUMBER}", 1.0, "tokens_per_s_per_gpu"),
     "tokens per second of a GPU": (
-        rf"\b(?:tokens/s/GPU|tokens_per_sec(?:ond)?_per_gpu|throughput/device/tokens_per_sec):\s*{_SHORT}",
+        r"\b(?:tokens/s/GPU|tokens_per_sec(?:ond)?_per_gpu|tokens/train_per_sec_per_gpu|"
+        rf"throughput/device/tokens_per_sec(?:ond)?)['\"]?\s?[:=]\s*{_SHORT}",
         1.0,
         "tokens_per_s_per_gpu",
     ),
@@ -38,6 +40,8 @@ _FORMS: Final[Mapping[str, tuple[str, float, str]]] = {  # a pattern, what it is
     "a progress bar": (rf"[\[ ,]{_NUMBER}s/it\b", 1.0, "step_s"),
     "a progress bar of it/s": (rf"[\[ ,]{_NUMBER}it/s\b", -1.0, "step_s"),  # its reciprocal
 }
+_STEPS: Final = re.compile(rf"steps[_/ ]per[_ ]second\W{{1,4}}{_NUMBER}", re.IGNORECASE)
+_ROUNDED: Final = 0.0005  # Transformers writes three decimals
 _SOUND: Final = (1e-9, 1e12)
 """Between which every such figure of a real step lies, in whatever unit."""
 _SHOWN: Final = 40  # characters of a value
@@ -60,7 +64,7 @@ class StepLog:
     count : int
         Values behind it.
     global_batch_size : int, optional
-        Sequences a step, where the log states it: the most frequent value.
+        Sequences a step, where the log states it: the most frequent value, or samples over steps per second.
     """
 
     source: str
@@ -118,9 +122,11 @@ def read_training_log(path: Path) -> StepLog:
     patterns = {form: re.compile(pattern, re.IGNORECASE) for form, (pattern, _, _) in _FORMS.items()}
     found: dict[str, list[float]] = {}
     batches: list[int] = []
+    steps_per_s: list[float] = []
     unsound = ""
     for line in log_lines(path):
         batches += (int(size) for size in _BATCH.findall(line))
+        steps_per_s += (float(rate.replace(",", "")) for rate in _STEPS.findall(line))
         for form, pattern in patterns.items():
             for text in pattern.findall(line):
                 digits = text.replace(",", "")
@@ -135,6 +141,8 @@ def read_training_log(path: Path) -> StepLog:
         if values:
             kept = values[max(1, round(len(values) * _WARM_UP)) if len(values) > 1 else 0 :]
             value = median(1 / kept_one if factor < 0 else kept_one * factor for kept_one in kept)
+            if quantity == "samples_per_s" and not batches and len(steps_per_s) == len(values):
+                batches += _between(kept[-1], steps_per_s[-1])
             return StepLog(
                 source=path.name,
                 form=form,
@@ -145,3 +153,12 @@ def read_training_log(path: Path) -> StepLog:
             )
     problem = f"does not say how long a step takes{unsound}"
     raise ScenarioError([Issue(field="", problem=problem, allowed=", ".join(_FORMS), file=str(path))])
+
+
+def _between(samples_per_s: float, steps_per_s: float) -> list[int]:
+    """Return the one number of sequences that two rates leave a step, as they are rounded; none where several do."""
+    if steps_per_s <= _ROUNDED:
+        return []
+    least = math.ceil((samples_per_s - _ROUNDED) / (steps_per_s + _ROUNDED))
+    most = math.floor((samples_per_s + _ROUNDED) / (steps_per_s - _ROUNDED))
+    return [least] if least == most > 0 else []

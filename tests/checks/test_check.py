@@ -101,6 +101,25 @@ def test_a_step_time_alone():
     assert difference.explained[0].share == pytest.approx(1.0)
 
 
+def test_no_cause_has_another_batch_than_the_log_states():
+    case = changed()
+    measured_ns = 2 * check_step(case, 1.0).predicted_ns
+    assert "accumulation_doubled" in named(check_step(case, measured_ns))
+    (difference,) = check_step(case, measured_ns, batch=case.global_batch_size).differences
+    assert difference.explained
+    assert {one.cause.case.global_batch_size for one in difference.explained} == {case.global_batch_size}
+
+
+def test_a_batch_that_makes_it_worse_is_no_explanation():
+    case = changed()
+    predicted_ns = check_step(case, 1.0).predicted_ns
+    (difference,) = check_step(case, 1.5 * predicted_ns, batch=case.global_batch_size // 2).differences
+    assert difference.explained == ()
+    assert "further from the real one, so that something else is wrong too" in difference.hint
+    (difference,) = check_step(case, 0.75 * predicted_ns, batch=case.global_batch_size // 2).differences
+    assert "further" not in difference.hint
+
+
 def test_the_command_on_traces(simgpu, tmp_path):
     folder, _ = traced(simgpu, tmp_path, network={"nccl": {"p2p_disable": True}})
     (tmp_path / "plan.yaml").write_text(json.dumps(BASE))

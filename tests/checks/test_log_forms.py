@@ -40,6 +40,11 @@ LINES = {
         "[rank 0] Step: 9 | Loss: 9.1 | Global batch size: 1.0M | Tokens/s:  81.2K | Tokens/s/GPU: 10.1K | MFU: 38.1%",
         ("tokens_per_s_per_gpu", 10100),
     ),
+    "Axolotl": (
+        "{'loss': 1.2, 'grad_norm': 0.3, 'memory/max_mem_active(gib)': 30.1, 'tokens_per_second_per_gpu': 5040.0}",
+        ("tokens_per_s_per_gpu", 5040),
+    ),
+    "OLMo": ("    throughput/device/tokens_per_second=12,345", ("tokens_per_s_per_gpu", 12345)),
     "Composer": ("\t Train throughput/device/tokens_per_sec: 11520.1", ("tokens_per_s_per_gpu", 11520.1)),
     "nanoGPT": ("iter 10: loss 4.2, time 135.25ms, mfu 17.9%", ("step_s", 0.13525)),
     "DeepSpeed": (
@@ -83,3 +88,18 @@ def test_values_that_no_step_has_are_left_out(line: str, tmp_path: Path) -> None
         read_training_log(path)
     path.write_text(f"{line}\n" * 5 + "step time: 2.5 s\n", encoding="utf-8")
     assert read_training_log(path).value == 2.5
+
+
+@pytest.mark.parametrize(
+    ("rates", "batch"),
+    [
+        ("'train_samples_per_second': 6.4, 'train_steps_per_second': 0.2", 32),
+        ("'train_samples_per_second': 1.94, 'train_steps_per_second': 0.03", None),  # 64 or 65, as it is rounded
+        ("'train_samples_per_second': 6.4, 'train_steps_per_second': 0.0", None),
+        ("'train_samples_per_second': 6.4", None),
+    ],
+)
+def test_two_rates_tell_the_batch_where_rounding_leaves_one(rates: str, batch: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("{'train_runtime': 500.0, " + rates + "}\n", encoding="utf-8")
+    assert read_training_log(path).global_batch_size == batch
