@@ -36,7 +36,8 @@ _MEASURED: Final = 8  # time, algbw, busbw, errors; out of place, then in place
 _SHOWN: Final = 40  # characters of a value
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _SET: Final = re.compile(r"\b(NCCL_\w+) set (?:by environment )?to (\S+)")
-_NETWORK: Final = re.compile(r"Using network (\S+)")
+_NETWORK: Final = re.compile(r"Using network (\S+)|Assigned NET plugin (\S+)|NET/(Socket) ?: Using ")
+"""The last of them is what logs of old versions and cut ones have: NCCL turns to sockets where it finds no other."""
 _CHANNEL: Final = re.compile(r"Channel \d+(?:/\d+)? : .* via (\S+)")
 
 
@@ -218,8 +219,8 @@ class _Reader:
         if variable:
             self.environment[variable[1]] = variable[2].rstrip(".,;")
         network = _NETWORK.search(line)
-        if network:
-            self.network = network[1]
+        if network and not (network[3] and self.network):
+            self.network = network[network.lastindex or 1]
         channel = _CHANNEL.search(line)
         if channel:
             way = channel[1].split("/")[0]

@@ -143,6 +143,24 @@ def test_what_nccl_says_of_itself_becomes_settings_that_the_scenario_may_overrul
     assert (overruled.nccl.version, overruled.nccl.ib_disable, overruled.nccl.algo) == ("2.27.3", False, "ring")
 
 
+@pytest.mark.parametrize(
+    ("lines", "network"),
+    [
+        (["Using network IB"], "IB"),
+        (["Assigned NET plugin Socket to comm"], "Socket"),
+        (["Initialized NET plugin IB", "Assigned NET plugin AWS Libfabric to comm"], "AWS"),
+        (["NET/IB : No device found.", "NET/Socket : Using [0]eth0:10.0.0.1<0>"], "Socket"),
+        (["NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network IB"], "IB"),
+        (["Using network IB", "NET/Socket : Using [0]eth0:10.0.0.1<0>"], "IB"),
+        (["Bootstrap : Using eth0:10.0.0.1<0>", "NCCL version 2.21.5"], ""),
+    ],
+)
+def test_networks_by_the_lines_of_old_new_and_cut_logs(tmp_path, lines, network):
+    path = tmp_path / "job.log"
+    path.write_text("".join(f"box:1:2 [0] NCCL INFO {line}\n" for line in lines))
+    assert read_nccl_log(path).network == network
+
+
 def test_groups_that_the_cluster_cannot_have_are_named(tmp_path):
     found = case(tmp_path / "x.log", table([(1 << 20, 9.0)], n=16, hosts=2, program="all_reduce"))
     assert any("all_reduce was measured on 16 ranks of 2 nodes" in text for text in found.warnings)
