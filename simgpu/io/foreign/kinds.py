@@ -38,10 +38,11 @@ from simgpu.io.foreign import (
     torchtune,
     trainer,
 )
-from simgpu.io.foreign.document import parse_document
-from simgpu.io.foreign.machine_files import NETWORK_LOG, check_elsewhere, read_network_log
+from simgpu.io.foreign.document import mapping_of, parse_document
+from simgpu.io.foreign.machine_files import check_elsewhere, read_network_log
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell_quotes import check_quotes
+from simgpu.io.foreign.unknown_kind import unknown_kind
 from simgpu.io.text_file import read_text
 
 
@@ -172,10 +173,6 @@ def read_foreign(path: Path) -> Reading:
     if not text.strip():
         raise ScenarioError([Issue(field="", problem="is empty", file=path.name)])
     if text.lstrip()[:1] == "{" or path.suffix in (".json", ".yaml", ".yml"):
-        parse_document(text, path.name)  # says what is wrong with the text, if anything
-    else:
-        check_quotes(text, path.name)
-    allowed = ", ".join([*dict.fromkeys(kind.name for kind in KINDS), NETWORK_LOG])
-    raise ScenarioError(
-        [Issue(field="", problem="is no configuration of a known kind", allowed=allowed, file=path.name)]
-    )
+        raise unknown_kind(path.name, parse_document(text, path.name).data)  # or what is wrong with the text
+    check_quotes(text, path.name)
+    raise unknown_kind(path.name, mapping_of(text))
