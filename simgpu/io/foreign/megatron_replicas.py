@@ -51,10 +51,7 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
     if arguments.has("deepspeed"):
         return _deepspeed(arguments)
     if arguments.flag("use-torch-fsdp2"):
-        kept = arguments.flag("torch-fsdp2-no-reshard-after-forward")
-        return {"parallel.data_parallel": "fsdp", "training.param_dtype": "fp32", "training.master_dtype": None,
-                "training.grad_dtype": None, "training.reduce_dtype": None,
-                "fsdp.reshard_after_forward": False if kept else None}  # fmt: skip
+        return _torch_fsdp(arguments)
     if arguments.flag("use-megatron-fsdp") or arguments.flag("use-custom-fsdp"):
         return _megatron_fsdp(arguments, overlap_grads)
     if sharded:
@@ -72,6 +69,19 @@ def replica_settings(arguments: MegatronArguments) -> dict[str, Any]:
         "ddp.bucket_cap_mb": None if overlap_grads else UNBUCKETED_MIB,
         **({"ddp.bucket_elements": bucket} if overlap_grads and bucket else {}),
     }
+
+
+def _torch_fsdp(arguments: MegatronArguments) -> dict[str, Any]:
+    for name in ("pipeline-model-parallel-size", "expert-model-parallel-size"):
+        if (arguments.integer(name) or 1) > 1:
+            arguments.refuse("use-torch-fsdp2", f"is not supported with --{name} above 1 by Megatron")
+    for name in ("use-distributed-optimizer", "fp16"):
+        if arguments.flag(name):
+            arguments.refuse("use-torch-fsdp2", f"is not supported with --{name} by Megatron")
+    kept = arguments.flag("torch-fsdp2-no-reshard-after-forward")
+    return {"parallel.data_parallel": "fsdp", "training.param_dtype": "fp32", "training.master_dtype": None,
+            "training.grad_dtype": None, "training.reduce_dtype": None,
+            "fsdp.reshard_after_forward": False if kept else None}  # fmt: skip
 
 
 def _megatron_fsdp(arguments: MegatronArguments, overlap_grads: bool) -> dict[str, Any]:
