@@ -188,7 +188,6 @@ RUN = GPT + "--micro-batch-size 1\n--vocab-size 1000\n"
             "--use-torch-fsdp2 --pipeline-model-parallel-size 2",
             "with --pipeline-model-parallel-size above 1 by Megatron",
         ),
-        ("--use-torch-fsdp2 --fp16", "is not supported with --fp16 by Megatron"),
         (
             "--pipeline-model-parallel-size 4\n--num-layers-per-virtual-pipeline-stage 4",
             "does not divide the 24 layers",

@@ -75,9 +75,8 @@ def _torch_fsdp(arguments: MegatronArguments) -> dict[str, Any]:
     for name in ("pipeline-model-parallel-size", "expert-model-parallel-size"):
         if (arguments.integer(name) or 1) > 1:
             arguments.refuse("use-torch-fsdp2", f"is not supported with --{name} above 1 by Megatron")
-    for name in ("use-distributed-optimizer", "fp16"):
-        if arguments.flag(name):
-            arguments.refuse("use-torch-fsdp2", f"is not supported with --{name} by Megatron")
+    if arguments.flag("use-distributed-optimizer"):
+        arguments.refuse("use-torch-fsdp2", "is not supported with --use-distributed-optimizer by Megatron")
     kept = arguments.flag("torch-fsdp2-no-reshard-after-forward")
     return {"parallel.data_parallel": "fsdp", "training.param_dtype": "fp32", "training.master_dtype": None,
             "training.grad_dtype": None, "training.reduce_dtype": None,
