@@ -72,7 +72,7 @@ def test_arithmetic(a: int, b: int, c: int) -> None:
     assert whole_number(f"{a} / 0") is None
 
 
-@pytest.mark.parametrize("formula", ["", "a", "1 +", "9 ** 9", "f(1)", "1.5", "'a' * 3", "10 ** 9 * 10 ** 9"])
+@pytest.mark.parametrize("formula", ["", "a", "1 +", "9 ** 99", "f(1)", "1.5", "'a' * 3", "10 ** 10 * 10 ** 10"])
 def test_what_is_no_arithmetic(formula: str) -> None:
     assert whole_number(formula) is None
 

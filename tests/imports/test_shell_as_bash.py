@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.wrappers import unwrap
+from tests.imports.bash import BASH, started
 
-BASH = shutil.which("bash")
 SCRIPTS = [
     ": ${X:=4}\ntorchrun t.py --a $X\n",
     "export A=1 B=2\ntorchrun t.py --a $A --b $B\n",
@@ -185,19 +183,6 @@ SCRIPTS = [
     'set -- a b c\ntorchrun t.py "${@:2}" ${@:1:1}\nA=(x y z)\ntorchrun u.py "${A[@]:1:1}" ${A[@]:2}\n',
     "cat > go.sh <<'EOF'\nTP=$1\ntorchrun t.py --tp $TP $(( ${TP%x} + 1 ))\nEOF\nbash go.sh 4\n",
 ]
-
-
-def started(script: Path) -> list[list[str]]:
-    """Return the words of each launcher that bash starts."""
-    folder = script.parent / "bin"
-    folder.mkdir()
-    launcher = folder / "torchrun"
-    launcher.write_text('#!/bin/sh\n{ printf "torchrun"; printf "|%s" "$@"; echo; } >> "$LIST"\n', encoding="utf-8")
-    launcher.chmod(0o755)
-    found = script.parent / "started"
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "LIST": str(found)}
-    subprocess.run([str(BASH), script.name], cwd=script.parent, env=environment, check=False, capture_output=True)
-    return [line.split("|") for line in found.read_text(encoding="utf-8").splitlines()] if found.exists() else []
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")

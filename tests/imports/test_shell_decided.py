@@ -105,7 +105,10 @@ def test_what_sets_up_an_environment_is_noted(tmp_path: Path) -> None:
         ("python -c \"json.dump(c, open('ds.json', 'w'))\"\ndeepspeed t.py --deepspeed ./ds.json", "`python -c`"),
         ("python - <<EOF\njson.dump(c, open('ds.json', 'w'))\nEOF\ndeepspeed t.py --deepspeed ds.json", "`python -`"),
         ("envsubst < t.json > ds.json\ndeepspeed t.py --deepspeed ds.json", "ds.json: is written by `envsubst`"),
-        ("grep -q x f && echo '{}' > ds.json\ndeepspeed t.py --deepspeed ds.json", "a branch that only a run decides"),
+        (
+            "grep -q x f && echo '{}' > ds.json\ndeepspeed t.py --deepspeed ds.json",
+            "a branch or a loop that only a run decides",
+        ),
     ],
 )
 def test_a_file_that_a_command_changes_is_refused(script: str, names: str, tmp_path: Path) -> None:
@@ -130,7 +133,14 @@ def test_a_file_that_the_script_writes_is_the_one(script: str, tmp_path: Path) -
     assert found.written["ds.json"].strip() == '{"a": 2}'
 
 
-@pytest.mark.parametrize("deep", ["f() { f; }\nf\n", "while true; do :; done\n", "source run.sh\n", 'eval "$A"\n' * 9])
+BUSY = (
+    "f() { f; }\nf\n", "while true; do :; done\n", "source run.sh\n", 'eval "$A"\n' * 9, "f() { echo $(f) $(f); }\nX=$(f)\n",
+    "f() { f | f; }\nX=$(f)\n", f"X={'$(nproc ' * 14}{')' * 14}\n", f"[[ {'a' * 190} == *(*a|*aa)b ]] && X=1\n",
+    f"[[ {'a' * 190} == {'*a' * 20}b ]] && X=1\n", f"X=({'{1..99}' * 6})\n", "X=$((9**9**9)) Y=$((1<<99))\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("deep", BUSY)
 def test_no_script_keeps_the_reader_busy(deep: str, tmp_path: Path) -> None:
     script = f"A='eval \"$A\"'\n{deep}torchrun t.py --tp 2"
     assert line(tmp_path, script, run__sh=script).arguments == ("--tp", "2")

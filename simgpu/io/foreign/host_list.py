@@ -82,9 +82,25 @@ def read_hostfile(path: Path) -> dict[str, int]:
     ...     read_hostfile(path)
     {'a': 8, 'b': 4}
     """
+    return listed_hosts(read_text(path, str(path)), path.name)
+
+
+def listed_hosts(text: str, source: str) -> dict[str, int]:
+    r"""Return the GPUs of each host of a hostfile's text.
+
+    Raises
+    ------
+    ScenarioError
+        As `read_hostfile` does.
+
+    Examples
+    --------
+    >>> listed_hosts("a slots=8\nb slots=8\n", "hostfile")
+    {'a': 8, 'b': 8}
+    """
     hosts: dict[str, int] = {}
-    ledger = Ledger(Document(source=path.name, data={}))
-    for line in _lines(read_text(path, str(path))):
+    ledger = Ledger(Document(source=source, data={}))
+    for line in _lines(text):
         host = _listed(line)
         if host is None:
             ledger.refuse("", f"{line[:60]!r} is no host with its GPUs", allowed="NAME slots=N")

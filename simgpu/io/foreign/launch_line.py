@@ -28,6 +28,7 @@ from simgpu.io.foreign.overrides import Overrides, laid_over
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell import read_commands
+from simgpu.io.foreign.shell_known import check_files
 from simgpu.io.foreign.torchtitan_overrides import job_options
 from simgpu.io.foreign.trainer import open_fields, trainer_settings
 from simgpu.io.foreign.unset_words import is_unset, left_out
@@ -190,6 +191,7 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
         for name in ("config", "config_file", "c"):
             ledger.get(f"args.{name}")
     left = () if settings.get("training.precision") or not own_arguments else open_fields(ledger, "args.")
+    check_files(ledger.open.values(), line.written, line.changed, source=path.name)
     reading = ledger.reading(KIND, settings, gpus=gpus, open_fields=left)
     launched = launcher_keys(line.options) if _ACCELERATE_FILE in ledger.open else {}
     found = [Overrides(source=path.name, values=launched, key=_ACCELERATE_FILE)] if launched else []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.launch_options import module_launcher, options_before_script
+from simgpu.io.foreign.launch_processes import counted
 from simgpu.io.foreign.launch_programs import started
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_command import Command
@@ -22,11 +24,8 @@ from simgpu.io.foreign.wrappers import unwrap
 _PROGRAMS: Final = {"llamafactory-cli": "train", "tune": "run", "composer": None, "swift": None, "megatron": None}
 _SWIFT: Final = ("sft", "pt", "rlhf")
 """What ms-swift trains, with Transformers as `swift` and with Megatron as `megatron`."""
-_FLAGS: Final = (
-    "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "debug", "standalone", "no_python",
-    "no_local_rank", "use_env", "same_network", "tpu", "mps", "quiet", "module", "m", "no_ssh", "autotuning",
-    "use_parallelism_config", "enable_cpu_affinity", "bind_cores_to_rank", "force_multi", "save_pid", "use_cpu",
-)  # fmt: skip
+_HOSTFILES: Final = ("hostfile", "H", "deepspeed_hostfile")
+"""Options that are looked at where hosts are counted: other options may tell as much."""
 _MULTI: Final = ("torchrun", "deepspeed", "accelerate")
 
 
@@ -58,6 +57,8 @@ class LaunchLine:
         Files that the script writes before, with their text.
     positional, loop, doubts, changed, ignored
         As in `Command`.
+    every_gpu : bool
+        Whether torchrun starts a process on each GPU of a node, of which nothing tells how many there are.
     """
 
     launcher: str
@@ -76,6 +77,7 @@ class LaunchLine:
     doubts: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    every_gpu: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -125,7 +127,12 @@ def find_launch_line(text: str, source: str, folder: Path | None = None) -> Laun
         problem = f"has {len(lines)} launch lines, of which one is meant: {scripts}"
         raise ScenarioError([Issue(field="", problem=problem, fix="leave one in the file", file=source)])
     line = lines[0]
-    words = [str(word) for word in (*line.options.values(), line.script, *line.arguments)]
+    if line.launcher in ("torchrun", "tune"):
+        told = line.environment, line.variables, line.wrapper
+        known, every_gpu = counted(line.options, *told, source=source)
+        line = replace(line, options=known, every_gpu=every_gpu)
+    options = [value for name, value in line.options.items() if name not in _HOSTFILES]
+    words = [str(word) for word in (*options, line.script, *line.arguments)]
     check_known(words, line.doubts, line.changed, source=source, folder=folder)
     return line
 
@@ -222,7 +229,7 @@ def taken_apart(command: Command) -> LaunchLine | None:
         while rest and rest[0] in ("-u", "-O", "-B"):
             rest = rest[1:]
         if rest[:1] == ["-m"] and len(rest) > 1:
-            program, rest = _module(rest[1], rest[2:])
+            program, rest = module_launcher(rest[1], rest[2:])
         elif rest and rest[0].endswith(".py"):
             program = "python"
         elif rest[:1] in (["-c"], ["-"]):  # a text, and no script
@@ -242,7 +249,7 @@ def taken_apart(command: Command) -> LaunchLine | None:
     elif program not in (*_MULTI, "python"):
         return None
     bare = program == "llamafactory-cli" and rest[:1] and rest[0].startswith("-")  # arguments, and no file of them
-    options, rest = ({}, ["", *rest] if bare else rest) if program == "python" or bare else _options(rest)
+    options, rest = ({}, ["", *rest] if bare else rest) if program == "python" or bare else options_before_script(rest)
     if job is not None:
         options = {**job[0]}
     if not rest:
@@ -265,34 +272,3 @@ def taken_apart(command: Command) -> LaunchLine | None:
         changed=command.changed,
         ignored=command.ignored,
     )
-
-
-def _module(module: str, rest: list[str]) -> tuple[str, list[str]]:
-    """Return the launcher behind ``python -m``, and its words; a module that is none is a script."""
-    if module in ("torch.distributed.run", "torch.distributed.launch"):
-        return "torchrun", rest
-    if module.split(".")[0] == "deepspeed":
-        return "deepspeed", rest
-    if module.split(".")[0] == "accelerate":
-        return "accelerate", ["launch", *(rest[1:] if rest[:1] == ["launch"] else rest)]
-    if module == "llamafactory.cli":
-        return "llamafactory-cli", rest
-    return "python", [module, *rest]
-
-
-def _options(words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Read options up to the script."""
-    options: dict[str, Any] = {}
-    position = 0
-    while position < len(words) and words[position].startswith("-"):
-        name, equals, value = words[position].lstrip("-").partition("=")
-        name = name.replace("-", "_")
-        position += 1
-        if equals:
-            options[name] = value
-        elif name in _FLAGS or position >= len(words) or words[position].startswith("-"):
-            options[name] = True
-        else:
-            options[name] = words[position]
-            position += 1
-    return options, words[position:]

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.errors import ScenarioError
-from simgpu.io.foreign.device_filters import filled, hostfile, included, named_gpus, remaining
+from simgpu.io.foreign.device_filters import filled, included, named_gpus, remaining
 from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.launch_hosts import DEFAULT_HOSTS, has_default_hosts, hosts_named
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.shell_files import plain_name
+from simgpu.io.foreign.shell_known import check_files
 from simgpu.io.foreign.visible_gpus import VISIBLE, check_visible, visible_gpus
-from simgpu.io.user_path import is_readable, user_path
 
-_ALL: Final = ("gpu", "auto")
-"""--nproc_per_node of torchrun for as many processes as a node has GPUs."""
 _GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
 _NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES")
 
@@ -108,6 +108,8 @@ class _Count:
 
     def _torchrun(self) -> tuple[int | None, int | None]:
         nodes, per_node = self._nodes("launcher.nnodes"), self._word("launcher", "nproc_per_node", "nproc", "n")
+        if self.line.every_gpu:
+            return None, nodes
         if per_node is None:
             total = self._integer("launcher", "world_size")  # composer
             if total is not None:
@@ -116,8 +118,6 @@ class _Count:
             if self.line.launcher == "torchrun" and self._is_variable(script) and rest and rest[0].endswith(".py"):
                 self.open = script  # options that stand nowhere
             each = self._visible() if self.line.launcher != "torchrun" else 1
-        elif per_node[1] in _ALL:
-            each = self._visible() or self._variable(*_GPUS_OF_A_NODE)
         else:
             each = self._number(*per_node)
             if each is not None:
@@ -152,7 +152,8 @@ class _Count:
         if exclude is not None:
             return self._without(exclude, self._hostfile("hostfile", "H"))
         nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
-        listed = list(self._hostfile("hostfile", "H").values()) if self.open is None else []
+        told = nodes is not None and each is not None and self._is_changed("hostfile", "H")
+        listed = [] if told or self.open is not None else list(self._hostfile("hostfile", "H").values())
         if listed:
             hosts = listed[: nodes or len(listed)]
             self.shares = [*hosts] if each is None else []
@@ -177,12 +178,13 @@ class _Count:
 
     def _hostfile(self, *names: str) -> dict[str, int]:
         named = self._word("launcher", *names)
-        if named is None or self.folder is None:
-            return {}
-        path = self.folder / user_path(str(named[1]))
-        if is_readable(path):
-            self.ledger.get(named[0])
-        return hostfile(path)
+        if named is None and self.line.launcher == "deepspeed" and has_default_hosts(self.line):
+            named = f"launcher.{names[0]}", DEFAULT_HOSTS
+        return hosts_named(self.line, named, self.ledger, self.folder)
+
+    def _is_changed(self, *names: str) -> bool:
+        named = self._word("launcher", *names)
+        return named is not None and plain_name(str(named[1])) in self.line.changed
 
     def _accelerate(self) -> tuple[int | None, int | None]:
         nodes, gpus = self._integer("launcher", "num_machines"), self._integer("launcher", "num_processes")
@@ -264,10 +266,10 @@ class _Count:
     def _slots(self) -> dict[str, int]:
         """Return what the hostfile of ``mpirun`` lists; nothing of one that names hosts without their slots."""
         named = self._word("wrapper", "hostfile", "machinefile", "f")
-        if named is None or self.folder is None:
-            return {}
+        if named is not None:
+            check_files([str(named[1])], {}, self.line.changed, source=self.ledger.source)
         try:
-            return hostfile(self.folder / user_path(str(named[1])))
+            return hosts_named(self.line, named, self.ledger, self.folder)
         except ScenarioError:
             return {}
 

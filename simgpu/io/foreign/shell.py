@@ -2,7 +2,7 @@
 
 What a script decides by itself is worked out as bash does it: variables, arrays, arithmetic, quotes, functions,
 conditions, and files of the same folder that it reads as scripts; its own folder is ``.``, and it is started without
-arguments. What only a run would tell (outputs of commands, files that are not there) stays as it is written: a variable
+arguments. What only a run would tell (outputs of programs, files that are not there) stays as it is written: a variable
 that a branch of that kind sets has no value, and a reader that needs it refuses it by name.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from simgpu.io.foreign.shell_command import Command
 from simgpu.io.foreign.shell_files import Files
+from simgpu.io.foreign.shell_heredocs import cut_heredocs
 from simgpu.io.foreign.shell_reader import Reader
 from simgpu.io.foreign.shell_start import slurm_variables
 from simgpu.io.foreign.shell_state import LeftError, State
@@ -40,7 +41,7 @@ def read_commands(text: str, folder: Path | None = None) -> list[Command]:
     ('torchrun', '--nproc_per_node=8', 'train.py', '--bf16', 'True')
     """
     reader = Reader(folder=folder)
-    state = State(Variables(values=slurm_variables(text)), Files(folder=folder))
+    state = State(Variables(values=slurm_variables(cut_heredocs(text)[0]), prints=reader.prints), Files(folder=folder))
     with contextlib.suppress(LeftError):
         reader.body(reader.parsed(text), state)
     for name, node in list(state.functions.items()):

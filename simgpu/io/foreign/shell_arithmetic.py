@@ -1,23 +1,34 @@
-"""Whole-number arithmetic of shell scripts, worked out without running anything."""
+"""Whole-number arithmetic of shell scripts, worked out without running anything: bash's manual, Shell Arithmetic."""
 
 from __future__ import annotations
 
-import ast
-import math
 import operator
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-_OPERATORS: Final = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: lambda a, b: a // b if a * b >= 0 else -(-a // b), ast.Mod: math.fmod,
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<base>\d+)#(?P<digits>[\w@]+)|(?P<hex>0[xX][\da-fA-F]+)|(?P<number>\d+)(?![\w.#])"
+    r"|(?P<sign>\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))\s*"
+)
+_LEVELS: Final = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<=", ">=", "<", ">"), ("<<", ">>"), ("+", "-"),
+    ("*", "/", "%"),
+)  # fmt: skip
+"""Operators of two numbers, those that bind least first."""
+_UNARY: Final[dict[str, Callable[[int], int]]] = {
+    "-": operator.neg, "+": operator.pos, "~": operator.invert, "!": lambda a: int(a == 0),
 }  # fmt: skip
-_COMPARED: Final = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_BINARY: Final[dict[str, Callable[[int, int], int]]] = {
+    "|": operator.or_, "^": operator.xor, "&": operator.and_, "==": operator.eq, "!=": operator.ne, "<=": operator.le,
+    ">=": operator.ge, "<": operator.lt, ">": operator.gt, "<<": operator.lshift, ">>": operator.rshift,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": lambda a, b: _divided(a, b),
+    "%": lambda a, b: a - b * _divided(a, b),
 }  # fmt: skip
-_CHOICE: Final = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
-_LARGEST: Final = 10**12  # of a whole number in arithmetic
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
+_BITS: Final = 63
+_LONGEST: Final = 2_000  # characters
 
 
 def whole_number(formula: str) -> int | None:
@@ -26,7 +37,8 @@ def whole_number(formula: str) -> int | None:
     Parameters
     ----------
     formula : str
-        Numbers, + - * / %, comparisons, ``a ? b : c`` and parentheses; division is that of the shell, towards zero.
+        Numbers (also hexadecimal, octal, and ``base#digits``), the operators of C, ``**`` and parentheses, of numbers
+        of 64 bits; division is that of the shell, towards zero. Formulas that change a variable are none.
 
     Returns
     -------
@@ -36,34 +48,134 @@ def whole_number(formula: str) -> int | None:
     --------
     >>> whole_number("8 * (2 + 1) / 5"), whole_number("3 > 2 && 1"), whole_number("9**9**9")
     (4, 1, None)
-    >>> whole_number("3 == 3 ? 8 : 1")
-    8
+    >>> whole_number("3 == 3 ? 8 : 1"), whole_number("1 << 4 | 0x3"), whole_number("-2 ** 2"), whole_number("16#ff")
+    (8, 19, 4, 255)
     """
-    python = re.sub(r"\b10#0*(?=\d)", "", formula.strip()).replace("&&", " and ").replace("||", " or ")
-    if choice := _CHOICE.fullmatch(python):
-        python = f"({choice[2]}) if ({choice[1]}) else ({choice[3]})"
-    if "#" in python or "--" in python or "++" in python:  # a variable is changed on the way
+    if len(formula) > _LONGEST or "--" in formula or "++" in formula:  # a variable is changed on the way
         return None
+    found: list[str | int] = []
+    position = 0
     try:
-        return _number(ast.parse(python, mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        while position < len(formula):
+            match = _TOKEN.match(formula, position)
+            if match is None:
+                return None
+            found.append(_token(match))
+            position = match.end()
+        parser = _Formula(found)
+        value = parser.series()
+    except (ValueError, ZeroDivisionError, RecursionError, IndexError):
         return None
+    return value if parser.at == len(found) else None
 
 
-def _number(node: Any) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < _LARGEST:
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        result = int(_OPERATORS[type(node.op)](_number(node.left), _number(node.right)))
-        if abs(result) < _LARGEST:
-            return result
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_number(node.operand)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
-        return int(_COMPARED[type(node.ops[0])](_number(node.left), _number(node.comparators[0])))
-    if isinstance(node, ast.IfExp):
-        return _number(node.body if _number(node.test) else node.orelse)
-    if isinstance(node, ast.BoolOp):
-        values = [_number(value) != 0 for value in node.values]
-        return int(all(values) if isinstance(node.op, ast.And) else any(values))
-    raise ValueError("no whole-number arithmetic")
+def _token(match: re.Match[str]) -> str | int:
+    if match["sign"]:
+        return match["sign"]
+    if match["hex"]:
+        return _within(int(match["hex"], 16))
+    if match["number"]:
+        return _within(int(match["number"], 8 if match["number"][0] == "0" else 10))
+    base, value = int(match["base"]), 0
+    digits = match["digits"].lower() if base <= 36 else match["digits"]
+    for digit in digits:
+        if not 2 <= base <= 64 or _DIGITS.index(digit) >= base:
+            raise ValueError("no digit of this base")
+        value = _within(value * base + _DIGITS.index(digit))
+    return value
+
+
+def _within(value: int) -> int:
+    if not -(1 << _BITS) <= value < 1 << _BITS:
+        raise ValueError("no number of 64 bits")
+    return value
+
+
+def _divided(a: int, b: int) -> int:
+    return a // b if (a < 0) == (b < 0) else -(-a // b)
+
+
+@dataclass(slots=True)
+class _Formula:
+    tokens: list[str | int]
+    at: int = 0
+    idle: int = 0  # parts around this one that are not worked out
+
+    def sign(self, *signs: str) -> str:
+        """Go behind one of these signs and return it; empty where none stands here."""
+        here = self.tokens[self.at] if self.at < len(self.tokens) else ""
+        if here not in signs or not isinstance(here, str):
+            return ""
+        self.at += 1
+        return here
+
+    def series(self) -> int:
+        value = self.choice()
+        while self.sign(","):
+            value = self.choice()
+        return value
+
+    def choice(self) -> int:
+        value = self.level(0)
+        if not self.sign("?"):
+            return value
+        first = self.part(self.series, runs=value != 0)
+        if not self.sign(":"):
+            raise ValueError("no second part")
+        second = self.part(self.choice, runs=value == 0)
+        return first if value else second
+
+    def level(self, at: int) -> int:
+        if at == len(_LEVELS):
+            return self.power()
+        value = self.level(at + 1)
+        while sign := self.sign(*_LEVELS[at]):
+            if sign in ("||", "&&"):
+                decides = (value != 0) is (sign == "||")
+                other = self.part(lambda: self.level(at + 1), runs=not decides)
+                value = int(value != 0) if decides else int(other != 0)
+            else:
+                value = self.joined(sign, value, self.level(at + 1))
+        return value
+
+    def joined(self, sign: str, a: int, b: int) -> int:
+        if self.idle:
+            return 0
+        if sign in ("<<", ">>") and not 0 <= b < _BITS:
+            raise ValueError("no shift of so many bits")
+        return _within(int(_BINARY[sign](a, b)))
+
+    def power(self) -> int:
+        value = self.unary()
+        if not self.sign("**"):
+            return value
+        exponent = self.power()
+        if self.idle:
+            return 0
+        if exponent < 0 or (abs(value) > 1 and exponent > _BITS):
+            raise ValueError("no number of 64 bits")
+        if abs(value) <= 1:  # which any exponent leaves small
+            return value if exponent % 2 else value * value if exponent else 1
+        return _within(int(value**exponent))
+
+    def unary(self) -> int:
+        if sign := self.sign(*_UNARY):
+            return _UNARY[sign](self.unary())
+        if self.sign("("):
+            value = self.series()
+            if not self.sign(")"):
+                raise ValueError("no closing sign")
+            return value
+        number = self.tokens[self.at]
+        if isinstance(number, str):
+            raise ValueError("no number")  # noqa: TRY004 - of a formula, and no mistake of the caller
+        self.at += 1
+        return number
+
+    def part(self, read: Callable[[], int], *, runs: bool) -> int:
+        """Read a part, of which nothing is worked out where it does not run."""
+        self.idle += not runs
+        try:
+            return read()
+        finally:
+            self.idle -= not runs

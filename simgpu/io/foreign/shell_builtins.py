@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from simgpu.io.foreign.shell_files import formatted
 from simgpu.io.foreign.shell_patterns import unknown
+from simgpu.io.foreign.shell_printed import formatted
 from simgpu.io.foreign.shell_variables import Variables
 from simgpu.io.foreign.shell_words import Word
 
@@ -26,7 +26,7 @@ _FILE: Final = re.compile(
     r"(?:\$\(|`)\s*(?:(?:cat|grep|sed|xargs|envsubst)\b[^|)`]*[\s<]|<\s*)([\w./-]+)\s*(?:\|.*)?(?:\)|`)", re.DOTALL
 )
 """``$(cat FILE | xargs)`` and the like, which print the assignments of a file."""
-_FORMULA: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*([-+*/%]?)=(?!=)(.*)", re.DOTALL)
+_FORMULA: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^]?)=(?!=)(.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*(\+\+|--)|(\+\+|--)\s*([A-Za-z_]\w*))\s*")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WITH_VALUE: Final = ("-p", "-t", "-n", "-N", "-u", "-i", "-s", "-O", "-c", "-C")
@@ -193,7 +193,9 @@ def _read(name: str, rest: Sequence[str], variables: Variables, text: str | None
         return Effect()
     line = text if whole else next(iter(text.splitlines()), "")
     parts = (
-        re.split(f"[{re.escape(separators)}]", line)
+        [line]
+        if separators == ""
+        else re.split(f"[{re.escape(separators)}]", line)
         if separators
         else line.split(None, -1 if array else len(names) - 1)
     )
@@ -203,7 +205,7 @@ def _read(name: str, rest: Sequence[str], variables: Variables, text: str | None
     if separators and len(parts) > len(names):
         parts = [*parts[: len(names) - 1], separators[0].join(parts[len(names) - 1 :])]
     for at, one in enumerate(names):
-        variables.set(one, [parts[at].strip() if at < len(parts) else ""])
+        variables.set(one, [(parts[at].strip() if separators != "" else line) if at < len(parts) else ""])
     return Effect()
 
 

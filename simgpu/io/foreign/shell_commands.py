@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from simgpu.io.foreign.shell_assignments import ASSIGNMENT, assign
 from simgpu.io.foreign.shell_builtins import HARMLESS, TESTS, Effect, built_in
 from simgpu.io.foreign.shell_command import Command
-from simgpu.io.foreign.shell_files import Files, plain_name
+from simgpu.io.foreign.shell_fed import fed_text, read_text_of
+from simgpu.io.foreign.shell_inner import child, inner_text
+from simgpu.io.foreign.shell_output import raw, redirected
 from simgpu.io.foreign.shell_patterns import unknown
 from simgpu.io.foreign.shell_state import LeftError, State
-from simgpu.io.foreign.shell_variables import Variables
 from simgpu.io.foreign.shell_words import Word
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ def run_command(reader: Reader, words: Sequence[Word], state: State) -> bool | N
     [('run', '4')]
     """
     redirects = [word for word in words if word.redirect]
-    words = [word for word in words if not word.redirect]
+    plain = [word for word in words if not word.redirect]
+    with redirected(state, redirects, raw(plain or redirects)):
+        return _run(reader, plain, redirects, state)
+
+
+def _run(reader: Reader, words: Sequence[Word], redirects: Sequence[Word], state: State) -> bool | None:
     variables = state.variables
     own: dict[str, str] = {}
     saved = variables
@@ -67,7 +73,6 @@ def run_command(reader: Reader, words: Sequence[Word], state: State) -> bool | N
         sure = sure and not unknown(own.get(name, ""))
     rest = words[first:]
     if not rest:
-        _write(reader, [], redirects, state)
         return True if sure else None
     if rest[0].text in TESTS and rest[0].pieces[0][1] == "":
         return reader.test(rest, state)
@@ -90,13 +95,22 @@ def run_command(reader: Reader, words: Sequence[Word], state: State) -> bool | N
                         state.variables.forget(name)
                     else:
                         state.variables.values[name] = before
-    effect = built_in(
-        rest, expanded, saved, [_read_text(reader, word, saved) for word in redirects], reader.assigned, own.get("IFS")
-    )
+    fed = [read_text_of(reader, word, state) for word in redirects]
+    if expanded[0] == "read" and not any(word.redirect[:1] == "<" for word in redirects):
+        lines = state.files.lines
+        if lines == []:
+            return False
+        if {"-d", "-n", "-N", "-t", "-u"} & {*expanded}:
+            state.files.lines = None
+        elif lines:
+            fed = [f"{lines.pop(0)}\n"]
+    effect = built_in(rest, expanded, saved, fed, reader.assigned, own.get("IFS"))
     if effect is not None:
         return _effect(reader, effect, expanded, redirects, state)
-    _write(reader, expanded, redirects, state)
-    _add(reader, expanded, own, state)
+    if expanded == ["exec"]:  # which only redirects what follows
+        return True
+    if not _add(reader, expanded, own, redirects, state):
+        _write(reader, expanded, redirects, own, state)
     if expanded[0] == "exec":
         raise LeftError("exit")
     return True if expanded[0] in HARMLESS else None
@@ -108,6 +122,8 @@ def _effect(
     """Do what a command of the shell itself does beyond its variables."""
     if effect.left:
         raise LeftError(effect.left, failed=effect.failed)
+    if {"-p", "-l"} & {*expanded[1:]} or expanded in (["set"], ["export"]):  # prints variables
+        state.files.say(None)
     if effect.text is not None:
         return _nested(reader, effect.text, state)
     if effect.reads is not None:
@@ -119,7 +135,6 @@ def _effect(
             state.variables.export_all = before
     if effect.opaque:
         _doubt(reader, effect.opaque, state)
-    _write(reader, expanded, redirects, state)
     return effect.status
 
 
@@ -127,6 +142,7 @@ def _call(reader: Reader, expanded: list[str], state: State) -> bool | None:
     """Run a function with its arguments."""
     reader.called.add(expanded[0])
     if reader.depth >= _DEEPEST:
+        state.files.say(None)
         return None
     before, local = state.variables.arguments, state.variables.local
     passed = [word for word in expanded[1:] if word not in ("$@", "$*")]
@@ -174,6 +190,7 @@ def _source(reader: Reader, name: str, arguments: Sequence[str], state: State) -
             reader.depth -= 1
             state.variables.arguments = before
     _doubt(reader, name, state)
+    state.files.say(None)
     return True
 
 
@@ -187,34 +204,31 @@ def _doubt(reader: Reader, name: str, state: State) -> None:
     variables.doubts = dict.fromkeys(variables.values, variables.elsewhere)
 
 
-def _read_text(reader: Reader, word: Word, variables: Variables) -> str | None:
-    """Return what a redirection feeds to a command; None where that is not known."""
-    if word.redirect == "<<<":
-        return variables.joined(word.pieces)
-    if word.redirect in ("<<", "<<-") and word.text.isdecimal():
-        return reader.document(int(word.text), variables)
-    return None
+def _write(
+    reader: Reader, expanded: list[str], redirects: Sequence[Word], own: Mapping[str, str], state: State
+) -> None:
+    """Keep account of what a command prints, and of the files that it writes."""
+    texts = [read_text_of(reader, word, state) for word in redirects if word.redirect[:1] == "<"]
+    fed = [text for text in texts if text is not None]
+    if texts and not fed:
+        state.files.piped = None
+    state.files.follow(expanded, fed)
+    state.files.say(state.files.printed(expanded, fed, {**_exported(state), **own}))
 
 
-def printed(reader: Reader, words: Sequence[Word], state: State) -> str | None:
-    """Return what a command prints; None where only a run would tell."""
-    texts = [_read_text(reader, word, state.variables) for word in words if word.redirect]
-    found = [part for word in words if not word.redirect for part in state.variables.words(word)]
-    return state.files.printed(found, [text for text in texts if text is not None])
-
-
-def _write(reader: Reader, expanded: list[str], redirects: Sequence[Word], state: State) -> None:
-    """Keep account of the files that a command writes."""
-    targets = [(word.redirect, state.variables.joined(word.pieces)) for word in redirects if word.redirect[-1] in ">|"]
-    texts = [_read_text(reader, word, state.variables) for word in redirects]
-    state.files.follow(expanded, targets, [text for text in texts if text is not None])
+def _exported(state: State) -> dict[str, str]:
+    """Return the environment of a command."""
+    values = state.variables.values
+    return {name: values[name][0] for name in state.variables.exported if values.get(name)}
 
 
 def _nested(reader: Reader, text: str, state: State) -> bool | None:
     if reader.depth >= _DEEPEST:
+        state.files.say(None)
         return None
     if unknown(text[:2]) and re.fullmatch(r"\$\(.*\)|`.*`|\$\{?\w+\}?", text.strip(), re.DOTALL):
         _doubt(reader, text, state)
+        state.files.say(None)
         return None
     reader.depth += 1
     try:
@@ -223,24 +237,13 @@ def _nested(reader: Reader, text: str, state: State) -> bool | None:
         reader.depth -= 1
 
 
-def _child(state: State, own: Mapping[str, str]) -> State:
-    """Return what another shell finds: the exported variables."""
-    inner = state.copied()
-    for name in [name for name in inner.variables.values if name not in inner.variables.exported]:
-        inner.variables.forget(name)
-    for name, value in own.items():
-        inner.variables.set(name, [value])
-    return inner
-
-
-def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], state: State) -> None:
-    """Keep a command, or those in its text."""
+def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], redirects: Sequence[Word], state: State) -> bool:
+    """Keep a command, or those in its text; return whether it has any."""
     variables = state.variables
     seen = set(variables.seen)
-    environment = {name: variables.values[name][0] for name in variables.exported if variables.values.get(name)}
-    environment |= own
+    environment = {**_exported(state), **own}
     extra = [word for name in variables.left_out if name in seen for word in variables.left_out[name]]
-    outer, inner, passed = _inner(expanded, state.files)
+    inner = inner_text(expanded, state.files, fed_text(reader, redirects, state))
     if inner is None:
         command = Command(
             words=tuple(expanded),
@@ -248,22 +251,21 @@ def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], state: Sta
             variables={name: " ".join(values) for name, values in variables.values.items()},
             positional=reader.without_arguments > 0,
             written=dict(state.files.written),
-            changed=dict(state.files.changed),
+            changed=state.files.unknown(),
             left_out=tuple(extra),
             doubts={name: text for name in sorted(seen) if (text := variables.doubt(name))},
             ignored=tuple(reader.ignored),
             loop=", ".join(reader.loops),
         )
         reader.commands.append(command)
-        return
+        return False
     if reader.depth >= _DEEPEST:
-        return
+        return False
     kept = len(reader.commands)
     reader.depth += 1
-    child = _child(state, own)
-    child.variables.arguments = passed
+    found = child(state, inner, own)
     try:
-        reader.body(reader.parsed(inner), child)
+        reader.body(reader.parsed(inner.text), found)
     except LeftError:
         pass
     finally:
@@ -271,22 +273,12 @@ def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], state: Sta
     reader.commands[kept:] = [
         replace(
             command,
-            words=(*outer, *command.words),
-            environment={**environment, **command.environment},
+            words=(*inner.outer, *command.words),
+            environment={**(environment if inner.inherits else {}), **command.environment},
             left_out=(*extra, *command.left_out),
             doubts={**{name: text for name in seen if (text := variables.doubt(name))}, **command.doubts},
         )
         for command in reader.commands[kept:]
     ]
-
-
-def _inner(words: list[str], files: Files) -> tuple[list[str], str | None, list[str] | None]:
-    """Return what stands in front of ``bash -c TEXT`` or of a script that the script wrote, the text, its arguments."""
-    for at, word in enumerate(words):
-        shell = word.rsplit("/", 1)[-1] in ("bash", "sh")
-        if shell and len(words) > at + 2 and re.fullmatch(r"-[a-z]*c", words[at + 1]):
-            return words[:at], words[at + 2], None
-        name = plain_name(words[at + 1] if shell and len(words) > at + 1 else word)
-        if (shell or at == 0) and name in files.written:
-            return words[:at], files.written[name], words[at + 1 + shell :]
-    return words, None, None
+    state.files = found.files
+    return True

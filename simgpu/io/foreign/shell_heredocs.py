@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 _TEXT: Final = re.compile(
-    r"^(?P<before>[^\n]*?)(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)(?P<after>[^\n]*)\n"
+    r"^(?P<before>[^\n]*?)(?<!<)<<(?P<dash>-?)[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)(?P<after>[^\n]*)\n"
     r"(?:(?P<text>.*?)\n)??\s*(?P=end)[ \t]*(?=\n|$)",
     re.DOTALL | re.MULTILINE,
 )
+
+_TABS: Final = re.compile(r"^\t+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,10 @@ def cut_heredocs(script: str, first: int = 0) -> tuple[str, list[HereDocument]]:
     found: list[HereDocument] = []
 
     def mark(match: re.Match[str]) -> str:
-        found.append(HereDocument(text=match["text"] or "", expanded=not match["quote"]))
+        text = match["text"] or ""
+        if match["dash"]:
+            text = _TABS.sub("", text)
+        found.append(HereDocument(text=text, expanded=not match["quote"]))
         return f"{match['before']}<<{first + len(found) - 1} {match['after'].lstrip()}"
 
     return _TEXT.sub(mark, script), found

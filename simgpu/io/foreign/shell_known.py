@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.shell_files import BRANCH, lies_in, plain_name
+from simgpu.io.foreign.shell_files import BRANCH, lies_in, plain_name, same_file
+
+_FILES: Final = re.compile(r"[\w./-]+\.(?:json|ya?ml|toml)\b")
 
 
 def check_known(
@@ -30,7 +34,7 @@ def check_known(
 
     Examples
     --------
-    >>> check_known(["t.py"], {}, {"ds.json": "sed -i s/2/3/ ds.json"}, source="run.sh", folder=None)
+    >>> check_known(["t.py"], {}, {"ds.json": "is written by `sed -i` of it"}, source="run.sh", folder=None)
     """
     if doubts:
         reason = next(iter(doubts.values()))
@@ -41,9 +45,53 @@ def check_known(
         raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=source)])
     for part in [*words, *(word.partition("=")[2] for word in words)]:
         name = plain_name(part)
-        command = changed.get(name, "")
-        there = command == BRANCH or any(lies_in(folder, one) for one in (name, *command.split()))
-        if command and there and not name.endswith((".py", ".log", ".txt")):
-            problem = f"is written by `{command}` of the script, which is not run"
-            fix = "take this command out, and give the file as it is after it"
-            raise ScenarioError([Issue(field=name, problem=problem, fix=fix, file=source)])
+        reason = changed.get(name, "")
+        there = any(lies_in(folder, one) for one in (name, *reason.replace("`", " ").split()))
+        if reason and (there or BRANCH in reason) and not name.endswith((".py", ".log", ".txt")):
+            raise _refused(name, reason, source)
+
+
+def check_files(named: Iterable[str], written: Mapping[str, str], changed: Mapping[str, str], *, source: str) -> None:
+    """Refuse files that a reader needs, where only a run of the script would tell what they hold.
+
+    Parameters
+    ----------
+    named : iterable of str
+    written : mapping of str to str
+        Files that the script writes, by name, with their text.
+    changed : mapping of str to str
+        Of `Command`.
+    source : str
+        Name of the script for messages.
+
+    Raises
+    ------
+    ScenarioError
+        For those, and for those that a written file names.
+
+    Examples
+    --------
+    >>> check_files(["a.yaml"], {"a.yaml": "deepspeed_config_file: ds.json"}, {}, source="run.sh")
+    >>> changed = {"ds.json": "is written by `jq .` of the script, which is not run"}
+    >>> check_files(["ds.json"], {}, changed, source="run.sh")
+    Traceback (most recent call last):
+        ...
+    simgpu.errors.ScenarioError: run.sh: ds.json: is written by `jq .` of the script, which is not run; fix: take ...
+    """
+    for one in named:
+        name = plain_name(one)
+        other = same_file(name, [*written, *changed])
+        if other is not None and other in changed:
+            raise _refused(name, changed[other], source)
+        for inner in map(plain_name, _FILES.findall(written.get(name, ""))):
+            if inner in changed:
+                raise _refused(inner, changed[inner], source)
+            if inner in written and inner != name:
+                problem = f"is written by the script, as is {name} that names it: one of the two must be a file"
+                fix = f"take {name} out of the script, and give it and {inner} beside it as FILEs"
+                raise ScenarioError([Issue(field=inner, problem=problem, fix=fix, file=source)])
+
+
+def _refused(name: str, reason: str, source: str) -> ScenarioError:
+    fix = "take this command out, and give the file as it is after it"
+    return ScenarioError([Issue(field=name, problem=reason, fix=fix, file=source)])

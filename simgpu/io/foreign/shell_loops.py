@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from simgpu.io.foreign.shell_builtins import TESTS
+from simgpu.io.foreign.shell_builtins import HARMLESS, TESTS
 from simgpu.io.foreign.shell_command import Command
 from simgpu.io.foreign.shell_patterns import unknown
 from simgpu.io.foreign.shell_state import LeftError, State, merge
@@ -137,15 +137,21 @@ def _counted(reader: Reader, node: Loop, state: State) -> bool:
         runs = reader.body(check, inner)
         if runs is None or reader.without_arguments > before:
             break
-        if runs is (node.head[0].text == "until"):
+        ends = runs is (node.head[0].text == "until")
+        try:
+            if not ends:
+                reader.body(node.body, inner)
+        except LeftError as end:
+            if end.how not in ("break", "continue"):
+                break
+            ends = end.how == "break"
+        if any(command.words[0] not in HARMLESS for command in reader.commands[kept:]) or len(reader.left) > left:
+            break
+        if ends:
+            del reader.commands[kept:]
             state.take(inner)
             return True
-        try:
-            reader.body((*node.body, *step), inner)
-        except LeftError:
-            break
-        if len(reader.commands) > kept or len(reader.left) > left:
-            break
+        reader.body(step, inner)
     del reader.left[left:]
     del reader.commands[kept:]
     reader.without_arguments = before

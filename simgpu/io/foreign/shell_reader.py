@@ -11,21 +11,38 @@ from pathlib import Path
 from typing import Final
 
 from simgpu.io.foreign.shell_assignments import assign
-from simgpu.io.foreign.shell_branches import decided, joined
+from simgpu.io.foreign.shell_branches import decided, found_empty, joined, words_of_test
 from simgpu.io.foreign.shell_command import Command
-from simgpu.io.foreign.shell_commands import printed, run_command
+from simgpu.io.foreign.shell_commands import run_command
+from simgpu.io.foreign.shell_fed import fed_text
 from simgpu.io.foreign.shell_heredocs import HereDocument, cut_heredocs
 from simgpu.io.foreign.shell_loops import run_loop
+from simgpu.io.foreign.shell_output import raw, redirected
 from simgpu.io.foreign.shell_patterns import unknown
 from simgpu.io.foreign.shell_start import own_folder
 from simgpu.io.foreign.shell_state import LeftError, State, merge
-from simgpu.io.foreign.shell_tree import Case, Chain, Function, Group, If, Loop, Node, Opposite, Pipe, Simple, tree
+from simgpu.io.foreign.shell_tree import (
+    Case,
+    Chain,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Opposite,
+    Pipe,
+    Redirected,
+    Simple,
+    tree,
+)
 from simgpu.io.foreign.shell_variables import Variables
 from simgpu.io.foreign.shell_words import Word, statements
 
-_EMPTY_TEST: Final = re.compile(r"\$\{?(\w+)(?::?[-+]\w*)?\}?")
 _POSITIONAL: Final = re.compile(r"\$[1-9@*]|\$\{[1-9]\d*(?::?-)?\}")
+_WHOLE_FILE: Final = re.compile(r"\s*<\s*[\"']?([^\s<>&|;\"']+)[\"']?\s*")
+_HERE: Final = re.compile(r"((?:[^\\]|\\(?![$`\\\n]))+)|\\([$`\\])|(\\\n)")
 _MOST_STEPS: Final = 20_000
+_DEEPEST: Final = 12  # commands in the texts of others
 
 
 @dataclass(slots=True)
@@ -56,6 +73,7 @@ class Reader:
     without_arguments: int = 0  # conditions decided as in a start without arguments
     steps: int = 0
     depth: int = 0
+    current: State | None = None  # in which commands run
 
     def parsed(self, text: str) -> tuple[Node, ...]:
         script, found = cut_heredocs(own_folder(text), len(self.texts))
@@ -70,6 +88,7 @@ class Reader:
 
     def node(self, node: Node, state: State) -> bool | None:
         self.steps += 1
+        self.current = state
         if self.steps > _MOST_STEPS:
             raise LeftError("exit")
         match node:
@@ -98,9 +117,43 @@ class Reader:
                 return run_loop(self, node, state)
             case Case():
                 return self.case(node, state)
+            case Redirected():
+                outer = state.files.lines
+                if any(word.redirect[:1] == "<" for word in node.redirects):
+                    state.files.feed(fed_text(self, node.redirects, state))
+                try:
+                    with redirected(state, node.redirects, _title(node)):
+                        return self.node(node.part, state)
+                finally:
+                    state.files.lines = outer
             case Function():
                 state.functions[node.name] = node.body
                 return True
+
+    def prints(self, text: str, variables: Variables) -> str | None:
+        """Return what the commands of ``$(...)`` print; None where only a run would tell."""
+        outer = self.current
+        if outer is None or self.depth >= _DEEPEST or self.steps > _MOST_STEPS or not text.strip():
+            return None
+        inner = State(variables.copied(), outer.files.copied(), dict(outer.functions))
+        inner.files.output, inner.files.piped = "", None
+        if whole := _WHOLE_FILE.fullmatch(text):
+            found = inner.files.text(inner.variables.substituted(whole[1]))
+            return None if found is None or unknown(found) else found.rstrip("\n")
+        kept, left = len(self.commands), len(self.left)
+        self.depth += 1
+        try:
+            self.body(self.parsed(text), inner)
+        except LeftError as end:
+            if end.how not in ("exit", "return"):
+                return None
+        finally:
+            self.depth -= 1
+            self.current = outer
+            del self.commands[kept:], self.left[left:]
+        variables.seen |= inner.variables.seen
+        found = inner.files.output
+        return None if found is None or unknown(found) else found.rstrip("\n")
 
     def apart(self, node: Node, state: State) -> None:
         """Read what may run, for its commands."""
@@ -112,7 +165,7 @@ class Reader:
         tested: set[str] = set()
         for joint, part in node.parts:
             if not joint:
-                status, tested = self.node(part, state), _tested(part, "-n" if node.parts[1][0] == "||" else "-z")
+                status, tested = self.node(part, state), found_empty(part, "-n" if node.parts[1][0] == "||" else "-z")
             elif status is None:
                 merge(state, [self.fork((part,), state), state.copied()], tested)
                 status = joined(status, joint, None)
@@ -122,14 +175,16 @@ class Reader:
 
     def pipe(self, node: Pipe, state: State) -> bool | None:
         text: str | None = None
-        for part in node.parts:
+        outer = state.files.output
+        for at, part in enumerate(node.parts):
             inner = state.copied()
             inner.files.piped = text
-            text = None
+            if at:
+                inner.files.feed(text)
+            inner.files.output = outer if at == len(node.parts) - 1 else ""
             with contextlib.suppress(LeftError):
                 self.node(part, inner)
-            if isinstance(part, Simple):
-                text = printed(self, part.words, inner) if text is None else text
+            text = inner.files.output
             state.files = inner.files
         state.files.piped = None
         return None
@@ -174,7 +229,7 @@ class Reader:
                 return self.guarded(body, state, supposed=self.without_arguments > before)
             if status is not False:
                 found.append(self.fork(body, state))
-                tested |= {name for part in condition for name in _tested(part, "-z")}
+                tested |= {name for part in condition for name in found_empty(part, "-z")}
             if status is True:
                 break
         else:
@@ -202,7 +257,7 @@ class Reader:
 
     def test(self, words: Sequence[Word], state: State) -> bool | None:
         """Return what a test gives."""
-        expanded = [state.variables.joined(word.pieces) for word in words]
+        expanded = words_of_test(words, state.variables)
         found = decided(expanded)
         if found is None and state.variables.arguments is None:  # as if it were started without arguments
             found = decided(["0" if word == "$#" else "" if _POSITIONAL.fullmatch(word) else word for word in expanded])
@@ -217,13 +272,23 @@ class Reader:
         if index >= len(self.texts):
             return None
         found = self.texts[index]
-        return variables.substituted(found.text) if found.expanded else found.text
+        if not found.expanded:
+            return found.text
+        parts = _HERE.findall(found.text)
+        return "".join(escaped if escaped else variables.substituted(plain) for plain, escaped, _ in parts)
 
 
-def _tested(node: Node, sign: str) -> set[str]:
-    """Return variables that a condition finds empty: ``[ -z "$A" ]``."""
-    if not isinstance(node, Simple):
-        return set()
-    texts = [word.text for word in node.words]
-    found = _EMPTY_TEST.fullmatch(texts[texts.index(sign) + 1]) if sign in texts[:-1] else None
-    return {found[1]} if found else set()
+def _title(node: Redirected) -> str:
+    """Return a structure in short, for messages."""
+    match node.part:
+        case Loop(title=title):
+            short = f"{title}; do ...; done"
+        case If():
+            short = "if ...; fi"
+        case Case():
+            short = "case ... esac"
+        case Group(apart=True):
+            short = "( ... )"
+        case _:
+            short = "{ ...; }"
+    return f"{short} {raw(node.redirects)}"

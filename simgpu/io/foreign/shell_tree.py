@@ -75,6 +75,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Redirected:
+    """A structure whose output goes into files: ``{ ... } > file``, ``done >> file``."""
+
+    part: Node
+    redirects: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """The definition of a function."""
 
@@ -82,7 +90,7 @@ class Function:
     body: Node
 
 
-Node: TypeAlias = Simple | Chain | Pipe | Opposite | Group | If | Loop | Case | Function
+Node: TypeAlias = Simple | Chain | Pipe | Opposite | Group | If | Loop | Case | Redirected | Function
 
 
 def tree(parts: Sequence[Sequence[Word]]) -> tuple[Node, ...]:
@@ -108,7 +116,8 @@ class _Parser:
         if self.at >= len(self.queue):
             return ""
         words = self.queue[self.at]
-        plain = len(words) == 1 and words[0].pieces[:1] == ((words[0].text, ""),) and not words[0].redirect
+        plain = words[0].pieces[:1] == ((words[0].text, ""),) and not words[0].redirect
+        plain = plain and all(word.redirect for word in words[1:])
         return words[0].text if plain and words[0].text in MARKS else ""
 
     def keyword(self) -> str:
@@ -178,14 +187,10 @@ class _Parser:
     def structure(self, word: str, sign: str) -> Node:
         if sign:
             self.at += 1
-            inner = self.body((")",))
-            self.at += 1
-            return Group(inner, apart=True)
+            return self.closed(Group(self.body((")",)), apart=True))
         if word == "{":
             self.strip()
-            inner = self.body(("}",))
-            self.at += 1
-            return Group(inner, apart=False)
+            return self.closed(Group(self.body(("}",)), apart=False))
         if word == "if":
             return self.branches()
         if word in _LOOPS:
@@ -203,6 +208,12 @@ class _Parser:
             return Function(name, self.command()) if self.at < len(self.queue) else Simple(())
         return Simple(tuple(words))
 
+    def closed(self, node: Node) -> Node:
+        """Go behind the word or the sign that closes a structure, with the redirections behind it."""
+        words = self.take() if self.at < len(self.queue) else []
+        redirects = tuple(word for word in words[1:] if word.redirect)
+        return Redirected(node, redirects) if redirects else node
+
     def branches(self) -> Node:
         found = []
         while self.keyword() in ("if", "elif", "else"):
@@ -212,8 +223,7 @@ class _Parser:
                 condition = self.body(("then", "fi"))
             self.strip()
             found.append((condition, self.body(("elif", "else", "fi"))))
-        self.at += 1
-        return If(tuple(found))
+        return self.closed(If(tuple(found)))
 
     def loop(self, word: str) -> Node:
         title, condition, head = "", tuple[Node, ...](), tuple[Word, ...]()
@@ -228,8 +238,7 @@ class _Parser:
         if self.keyword() == "do":
             self.strip()
         inner = self.body(("done",))
-        self.at += 1
-        return Loop(head, condition, inner, title)
+        return self.closed(Loop(head, condition, inner, title))
 
     def case(self) -> Node:
         words = self.take()
@@ -245,9 +254,9 @@ class _Parser:
                 sign = self.mark()
                 patterns += [] if sign else self.queue[self.at]
                 self.at += 1
-            self.at += 1
+            if self.at < len(self.queue):
+                self.put(self.queue[self.at][1:])
             found.append((tuple(patterns), self.body((";;", "esac"))))
             if self.mark() == ";;":
                 self.at += 1
-        self.at += 1
-        return Case(words[1], tuple(found))
+        return self.closed(Case(words[1], tuple(found)))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
+from simgpu.io.foreign.shell_braces import braced
+from simgpu.io.foreign.shell_parameters import parameter
 from simgpu.io.foreign.shell_patterns import changed, unknown
 from simgpu.io.foreign.shell_words import Word, closing, split_words
 
 _NAME: Final = r"[A-Za-z_]\w*"
-_INSIDE: Final = re.compile(rf"(#|!)?({_NAME}|\d+|[@*#])(?:\[([^\]]*)\])?(.*)", re.DOTALL)
 _PLAIN: Final = re.compile(rf"\$({_NAME}|\d|[@*#])")
 _ARRAY: Final = re.compile(
     rf"\$\{{({_NAME})\[[@*]\](?::?-|:\s*(\d+)(?::\s*(\d+))?)?\}}|\$[@*]|\$\{{[@*](?::\s*(\d+)(?::\s*(\d+))?)?\}}"
 )
+_EACH: Final = re.compile(rf"\$\{{(!?)({_NAME})\[([@*])\](.*)\}}", re.DOTALL)
+_SLICE: Final = re.compile(r":(?=\s|\d)\s*(-?\d+)(?::\s*(\d+))?")
+_STEPS: Final = re.compile(rf"(?:\+\+|--)\s*({_NAME})|({_NAME})\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _MOST_WORDS, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a variable: one that doubles itself line by line would fill the memory. A larger one stays as it is written."""
 _OF_LAUNCH: Final = re.compile(
@@ -54,6 +59,8 @@ class Variables:
         What variables of a function held before it; None outside of functions.
     seen : set of str
         Variables that were looked at since it was emptied.
+    prints : callable, optional
+        Gives what the commands in a text print, without the last line ends; None where only a run would tell.
 
     Examples
     --------
@@ -75,6 +82,7 @@ class Variables:
     aliases: dict[str, str] = field(default_factory=dict)
     local: dict[str, list[str] | None] | None = None
     seen: set[str] = field(default_factory=set)
+    prints: Callable[[str, Variables], str | None] | None = None
 
     def copied(self) -> Variables:
         """Return a copy that changes by itself."""
@@ -95,7 +103,8 @@ class Variables:
             at = int(name) - 1
             return self.arguments[at] if at < len(self.arguments) else ""
         if name in ("@", "*", "#") and self.arguments is not None:
-            return str(len(self.arguments)) if name == "#" else " ".join(self.arguments)
+            between = self.separator() if name == "*" else " "
+            return str(len(self.arguments)) if name == "#" else between.join(self.arguments)
         found = self.values.get(name)
         return None if found is None else next(iter(found), "")
 
@@ -154,6 +163,9 @@ class Variables:
 
     def words(self, word: Word) -> list[str]:
         """Return the words that one becomes: unquoted values are split at blanks, arrays at their elements."""
+        return [part for one in braced(word) for part in self._words(one)]
+
+    def _words(self, word: Word) -> list[str]:
         whole = _ARRAY.fullmatch(word.text)
         if whole and len(word.pieces) == 1 and word.pieces[0][1] != "'":
             parts = self.elements(whole[1] or "@")
@@ -163,8 +175,13 @@ class Variables:
                 parts = parts[max(0, start) :][: int(count) if count else None]
             if parts is not None:
                 if word.quoted_first and "*" in word.text:
-                    return [" ".join(parts)]
+                    return [self.separator().join(parts)]
                 return parts if word.quoted_first else [piece for part in parts for piece in self.split(part)]
+        each = _EACH.fullmatch(word.text) if len(word.pieces) == 1 and not whole and word.pieces[0][1] != "'" else None
+        changes = None if each is None else self._each(*each.groups())
+        if changes is not None:
+            texts = [self.separator().join(changes)] if each and each[3] == "*" and word.quoted_first else changes
+            return texts if word.quoted_first else [piece for part in texts for piece in self.split(part)]
         result: list[str] = []
         glued = False
         for text, quote in word.pieces:
@@ -178,6 +195,26 @@ class Variables:
             result += parts
             glued = not (plain[-1:].isspace() and plain != text and quote == "")
         return [part for part in result if part or word.quoted_first]
+
+    def _each(self, sign: str, name: str, _: str, rest: str) -> list[str] | None:
+        """Return the keys of an array, or its elements with a change to each; None where they are not known."""
+        name = self.aliases.get(name, name)
+        elements = self.elements(name)
+        part = _SLICE.fullmatch(rest)
+        if elements is not None and part and not sign:
+            start, count = int(part[1]), int(part[2]) if part[2] else None
+            return elements[start if start >= 0 else max(0, len(elements) + start) :][:count]
+        if elements is None or (sign and rest) or (not sign and rest[:1] not in ("%", "#", "/", "^", ",")):
+            return None
+        if sign:
+            return list(self.maps[name]) if name in self.maps else [str(at) for at in range(len(elements))]
+        found = [changed(element, self.substituted(rest)) for element in elements]
+        known = [text for text in found if text is not None]
+        return known if len(known) == len(found) else None
+
+    def separator(self) -> str:
+        """Return what stands between the elements of "$*"."""
+        return next(iter(self.values.get("IFS", [])), " ")[:1]
 
     def split(self, text: str) -> list[str]:
         """Return the words of an unquoted value: at blanks, or at what IFS says."""
@@ -217,18 +254,26 @@ class Variables:
         while position < len(text):
             if text[position] == "`":
                 end = closing(text, position)
-                found.append(text[position:end])
+                value = self._output(text[position + 1 : end - 1])
+                found.append(text[position:end] if value is None else value)
             elif text.startswith("$((", position) and text[closing(text, position) - 2 :][:2] == "))":
                 end = closing(text, position)
                 number = self.number(text[position + 3 : end - 2], depth)
+                for name in _STEPS.findall(text[position:end]) if number is None else ():
+                    self.open(name[0] or name[1])  # changed on the way
+                found.append(text[position:end] if number is None else str(number))
+            elif text.startswith("$[", position) and text.find("]", position) > 0:
+                end = closing(text, position)
+                number = self.number(text[position + 2 : end - 1], depth)
                 found.append(text[position:end] if number is None else str(number))
             elif text.startswith("$(", position):
                 end = closing(text, position)
-                found.append(text[position:end])
+                value = self._output(text[position + 2 : end - 1]) if text[end - 1] == ")" else None
+                found.append(text[position:end] if value is None else value)
             elif text.startswith("${", position):
                 end = closing(text, position)
                 inner = text[position + 2 : end - 1] if text[end - 1] == "}" else ""
-                value = self._parameter(inner, depth)
+                value = parameter(self, inner, depth)
                 found.append(text[position:end] if value is None else value)
             elif match := _PLAIN.match(text, position):
                 end = match.end()
@@ -242,56 +287,6 @@ class Variables:
             position = end
         return "".join(found)
 
-    def _parameter(self, inner: str, depth: int) -> str | None:
-        """Return what ``${...}`` gives; None where that is not known."""
-        match = _INSIDE.fullmatch(inner)
-        if match is None:
-            return None
-        before, name, index, rest = match.groups()
-        if before == "#" and not rest:
-            if index in ("@", "*"):
-                elements = self.elements(name)
-                return None if elements is None or any(map(unknown, elements)) else str(len(elements))
-            value = self._indexed(name, index, depth)
-            return None if value is None or unknown(value) else str(len(value))
-        if before == "#":
-            return None
-        if before == "!":
-            pointed = self.scalar(name)
-            if index is not None or pointed is None or not re.fullmatch(_NAME, pointed):
-                return None
-            name = pointed
-        value = self._indexed(name, index, depth)
-        sign = re.match(r":?[-=+?]", rest)
-        if sign is None:
-            return value if not rest or value is None else changed(value, self.substituted(rest, depth + 1))
-        word = rest[len(sign[0]) :]
-        absent = value is None or (sign[0][0] == ":" and value == "")
-        if sign[0][-1] == "+":
-            return "" if absent else self._default(word, depth)
-        if absent and sign[0][-1] != "?":
-            default = self._default(word, depth)
-            if sign[0][-1] == "=" and index is None and not name.isdigit():
-                self.set(name, [default])
-            return default
-        return value
-
-    def _default(self, word: str, depth: int) -> str:
-        return self.substituted(word.strip("\"'") if word[:1] == word[-1:] or depth == 0 else word, depth + 1)
-
-    def _indexed(self, name: str, index: str | None, depth: int) -> str | None:
-        if index is None:
-            return self.scalar(name)
-        if index in ("@", "*"):
-            elements = self.elements(name)
-            return None if elements is None else " ".join(elements)
-        name = self.aliases.get(name, name)
-        self.seen.add(name)
-        if name in self.maps:
-            key = self.substituted(index.strip("\"'"), depth + 1)
-            return None if unknown(key) else self.maps[name].get(key, "")
-        number = self.number(index, depth)
-        values = self.values.get(name)
-        if number is None or values is None or any(map(unknown, values)):
-            return None
-        return values[number] if -len(values) <= number < len(values) else ""
+    def _output(self, text: str) -> str | None:
+        """Return what commands print; None where only a run would tell."""
+        return None if self.prints is None else self.prints(text, self)

@@ -15,6 +15,9 @@ KEYWORDS: Final = ("if", "then", "elif", "else", "while", "until", "do", "!", "{
 _LONGEST_FORMULA: Final = 400  # characters
 _MARK: Final = re.compile(r"&&|\|\||\|&|;;&?|;&|.", re.DOTALL)
 _REDIRECTION: Final = re.compile(r"(?:<<<|<<-?|&>>?|>>|[<>]&|>\||<>|[<>](?!\())[ \t]*")
+_OLD_FORMULA: Final = re.compile(r"\$\[([^\]\n]*)\]")
+_PATTERN: Final = re.compile(r"[@?*+!]\(")
+_BETWEEN: Final = re.compile(r"[ \t\d]*")
 _EMPTY: Final = re.compile(r"\([ \t]*\)")
 _ANSI: Final = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _CODES: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -22,7 +25,7 @@ _MEANS: Final = {"n": "\n", "t": "\t"}
 _ESCAPED: Final = re.compile(r'((?:[^\\]|\\(?![$`"\\]))+)|\\([$`"\\])')
 
 _PARENTHESES: Final = r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
-_VALUE_WORD: Final = re.compile(rf"(?:\${_PARENTHESES}|`[^`]*`|\S)+")
+_VALUE_WORD: Final = re.compile(rf"(?:\${_PARENTHESES}|\$\{{[^{{}}]*\}}|`[^`]*`|\S)+")
 
 
 def split_words(text: str) -> list[str]:
@@ -75,6 +78,7 @@ def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]
     """
     found: list[list[Word]] = []
     current: list[Word] = []
+    descriptor, closed = "", -1
     arrays: list[tuple[list[Word], tuple[tuple[str, str], ...]]] = []
     position, size = 0, len(text)
     while position < size:
@@ -93,8 +97,15 @@ def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]
             word, position = _word(text, position, unclosed)
             current.append(word)
         elif (redirection := _REDIRECTION.match(text, position)) and not _tests(current):
+            behind = not current and closed >= 0 and _BETWEEN.fullmatch(text, closed, position)
             target, position = _word(text, redirection.end(), unclosed)
-            current.append(Word(pieces=target.pieces, redirect=redirection[0].strip()))
+            word = Word(pieces=target.pieces, redirect=descriptor.strip("01") + redirection[0].strip())
+            descriptor = ""
+            if behind:  # ( ... ) > file
+                found[-1].append(word)
+                closed = position
+            else:
+                current.append(word)
         elif character in "\n;&|()<>" and not arrays:
             called = _EMPTY.match(text, position)
             formula = _formula(text, position) if character == "(" else None
@@ -115,12 +126,14 @@ def statements(text: str, unclosed: list[int] | None = None) -> list[list[Word]]
                     current = []
                 if sign in MARKS:
                     found.append([Word(pieces=((sign, ""),))])
+                closed = position if sign == ")" else -1
         elif character in "\n;&|()<>":
             position += 1
         else:
-            word, position = _word(text, position, unclosed)
+            word, position = _word(text, position, unclosed, _kind(current) if _tests(current) else "")
             if word.text.isdigit() and text[position : position + 1] in ("<", ">") and word.pieces[0][1] == "":
-                continue  # 2> of a redirection
+                descriptor = word.text  # 2> of a redirection
+                continue
             if text[position : position + 1] == "(" and word.text.endswith("="):
                 arrays.append((current, word.pieces))
                 current = []
@@ -136,6 +149,11 @@ def _tests(words: list[Word]) -> bool:
     return at < len(words) and words[at].text == "[[" and words[-1].text != "]]"
 
 
+def _kind(words: list[Word]) -> str:
+    """Return what the next word of ``[[ ... ]]`` may hold: a pattern, or behind ``=~`` a regular expression."""
+    return "=~" if words[-1].text == "=~" else "==" if words[-1].text in ("=", "==", "!=") else ""
+
+
 def _formula(text: str, position: int) -> str | None:
     """Return what stands between ``((`` and ``))``."""
     if not text.startswith("((", position):
@@ -145,7 +163,7 @@ def _formula(text: str, position: int) -> str | None:
     return formula[3 : end - 2] if formula[end - 2 : end] == "))" and end > 4 else None
 
 
-def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, int]:
+def _word(text: str, position: int, unclosed: list[int] | None, kind: str = "") -> tuple[Word, int]:
     pieces: list[tuple[str, str]] = []
     closes = True  # whether what opens in double quotes is closed somewhere
     while position < len(text):
@@ -153,6 +171,15 @@ def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, i
         if not pieces and text.startswith(("<(", ">("), position):
             end = closing(text, position)
             pieces.append((text[position:end], "'"))
+            position = end
+            continue
+        if kind == "=~" and character in ";|<>)(&":
+            pieces.append((character, ""))
+            position += 1
+            continue
+        if kind and _PATTERN.match(text, position):
+            end = closing(text, position)
+            pieces.append((text[position:end], ""))
             position = end
             continue
         if character in " \t\r\n;|<>)&":
@@ -182,7 +209,7 @@ def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, i
                 _keep(unclosed, position)
             pieces += _double_quoted(text[position + 1 : end])
             position = end + 1
-        elif character == "`" or text.startswith(("$(", "${"), position):
+        elif character == "`" or text.startswith(("$(", "${"), position) or _OLD_FORMULA.match(text, position):
             end = closing(text, position)
             pieces.append((text[position:end], ""))
             position = end
@@ -191,6 +218,8 @@ def _word(text: str, position: int, unclosed: list[int] | None) -> tuple[Word, i
         else:
             match = re.compile(r"[^\s;|<>()\\'\"`$&]+|\$").match(text, position)
             chunk = match[0] if match else character
+            if kind and len(chunk) > 1 and _PATTERN.match(text, position + len(chunk) - 1):
+                chunk = chunk[:-1]
             if chunk == "$" and (name := re.compile(r"\$(?:\w+|[@*#?!])").match(text, position)):
                 chunk = name[0]
             pieces.append((chunk, ""))
@@ -212,7 +241,7 @@ def _keep(unclosed: list[int] | None, position: int) -> None:
 
 
 def closing(text: str, position: int) -> int:
-    """Return where what opens at a position, a backtick, ``$(`` or ``${``, is closed; the end where it never is.
+    """Return where what opens at a position is closed, a backtick, ``$(``, ``${`` or ``$[``; the end where it never is.
 
     Examples
     --------
@@ -222,7 +251,7 @@ def closing(text: str, position: int) -> int:
     if text[position] == "`":
         end = text.find("`", position + 1)
         return len(text) if end < 0 else end + 1
-    opening, closing = text[position + 1], {"(": ")", "{": "}"}[text[position + 1]]
+    opening, closing = text[position + 1], {"(": ")", "{": "}", "[": "]"}[text[position + 1]]
     depth = 0
     for end in range(position + 1, len(text)):
         depth += (text[end] == opening) - (text[end] == closing)

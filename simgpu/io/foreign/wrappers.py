@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from typing import Final
 _MPI: Final = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _PLAIN: Final = (
     "nohup", "time", "env", "exec", "sudo", "numactl", "setsid", "stdbuf", "uv", "run", "timeout", "nsys", "profile",
-    "singularity", "apptainer", "command",
+    "singularity", "apptainer", "command", "docker", "podman", "nvidia-docker", "enroot", "shifter", "kubectl", "conda",
+    "micromamba", "poetry", "pixi", "screen", "taskset", "nice", "ionice", "catchsegv",
 )  # fmt: skip
 _STARTED: Final = (
     "torchrun", "deepspeed", "accelerate", "llamafactory-cli", "axolotl", "tune", "composer", "swift", "trl",
@@ -23,6 +25,8 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "perhost": "per_node", "H": "hosts", "host": "hosts", "map_by": "map_by",
     },
 }  # fmt: skip
+_CONTAINERS: Final = ("docker", "podman", "nvidia-docker")
+_MOST_GPUS: Final = 64  # of a machine
 _PAIRS: Final = ("mca", "genv", "env", "pmixmca")
 """Options with a name and a value behind them."""
 _VARIABLES: Final = ("genv", "env")
@@ -68,7 +72,7 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
     (('python', 'train.py'), 'mpirun', '8', {'NCCL_ALGO': 'Ring'})
     """
     rest = list(words)
-    program, options, environment = "", dict[str, str](), dict[str, str]()
+    program, options, environment, contained = "", dict[str, str](), dict[str, str](), False
     while rest:
         name = rest[0].rsplit("/", 1)[-1]
         if "=" in rest[0] and not rest[0].startswith("-"):
@@ -85,7 +89,23 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
             options |= _options(between, program, environment)
         else:
             environment |= dict(word.split("=", 1) for word in between if re.match(r"[A-Za-z_]\w*=", word))
+            contained = contained or name in _CONTAINERS
+            environment |= _container(between) if contained else {}
     return Unwrapped(words=tuple(rest), program=program, options=options, environment=environment)
+
+
+def _container(words: Sequence[str]) -> dict[str, str]:
+    """Return the variables that ``docker run`` sets, with the GPUs that it shows: --gpus 2, --gpus '"device=0,1"'."""
+    own = [match[1] for word in words if (match := re.fullmatch(r"(?:--env=|-e)(.+=.*)", word, re.DOTALL))]
+    found = dict(text.split("=", 1) for text in own)
+    for word, after in itertools.pairwise([*words, ""]):
+        value = after if word == "--gpus" else word.partition("=")[2] if word.startswith("--gpus=") else ""
+        value = value.strip("\"'")
+        if value.isdecimal() and int(value) <= _MOST_GPUS:
+            found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(int(value))))
+        elif re.fullmatch(r"device=\d+(,\d+)*", value):
+            found["CUDA_VISIBLE_DEVICES"] = value.removeprefix("device=")
+    return found
 
 
 def _starts(word: str) -> bool:
