@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from simgpu.io.foreign.adapters import beside
 from simgpu.io.foreign.axolotl_keys import IDLE, PRICED
+from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
@@ -19,7 +20,13 @@ from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import trainer_settings
 
 KIND: Final = "axolotl"
-_AXES: Final = ("dp_shard_size", "dp_replicate_size", "tensor_parallel_size", "context_parallel_size")
+_AXES: Final = (
+    "dp_shard_size",
+    "dp_replicate_size",
+    "tensor_parallel_size",
+    "context_parallel_size",
+    "expert_parallel_size",
+)
 _RINGS: Final = {"varlen_llama3": "all_gather", "batch_ring": "p2p"}
 _ATTENTION: Final = ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "s2_attention")
 
@@ -68,13 +75,17 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ledger = Ledger(overridden(path, over))
     if ledger.get("rl") is not None:
         ledger.refuse("rl", "is not simulated: its step is more than one model's training")
+    check_overrides(ledger, "overrides_of_model_config")
     _vague(ledger)
     settings = trainer_settings(ledger)
     settings["model"] = ledger.text("base_model")
     settings["training.micro_batch_size"] = micro = ledger.integer("micro_batch_size", least=1)
     ledger.matched[MICRO] = 1 if micro is None else micro
     batch = ledger.integer("batch_size", least=1)
-    if batch and micro and ledger.raw("gradient_accumulation_steps") is None:  # of one GPU
+    if batch and ledger.raw("gradient_accumulation_steps") is not None:
+        problem = "Axolotl: please set only one of gradient_accumulation_steps or batch_size"
+        ledger.refuse("batch_size", problem, fix="leave one of them out")
+    if batch and micro:  # of one GPU
         settings["training.gradient_accumulation"] = ledger.matched[STEPS] = max(1, batch // micro)
     settings |= _precision(ledger)
     settings |= _adapter(ledger, settings.get("training.precision"))
@@ -87,8 +98,10 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if ledger.get("unfrozen_parameters") is not None:
         ledger.refuse("unfrozen_parameters", "freezes the rest; say which", fix="--set training.frozen=[...]")
     settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)
+    if ledger.raw("cut_cross_entropy") is None and any("CutCrossEntropy" in one for one in ledger.names("plugins")):
+        ledger.note(f"plugins: the default cut_cross_entropy: true {PRICED['cut_cross_entropy']}")
     for name, words in PRICED.items():
-        if ledger.raw(name) not in (None, False):
+        if ledger.raw(name) not in (None, False, [], {}):
             ledger.get(name)
             ledger.note(f"{name} {words}")
     sizes = [ledger.integer(name, least=1) for name in _AXES]
@@ -106,6 +119,9 @@ def _vague(ledger: Ledger) -> None:
             f"gradient_checkpointing: {ledger.data['gradient_checkpointing']}: the copies to the host are left out"
         )
         ledger.data["gradient_checkpointing"] = True
+    if str(ledger.data.get("torch_compile")).lower() == "auto":
+        ledger.note("torch_compile: auto is on, as from PyTorch 2.5.1 on")
+        ledger.data["torch_compile"] = True
     for name in ("bf16", "fp16"):
         if str(ledger.data.get(name)).lower() in ("auto", "full"):
             if ledger.data[name] == "auto" and name == "bf16":
@@ -159,6 +175,10 @@ def _parallel(ledger: Ledger) -> dict[str, Any]:
     shard, replicas = ledger.integer("dp_shard_size", least=1), ledger.integer("dp_replicate_size", least=1)
     settings: dict[str, Any] = {"parallel.tp": tensor, "parallel.cp": context}
     if context and context > 1:
+        flash = ledger.flag("flash_attention") or "flash" in str(ledger.raw("attn_implementation") or "").lower()
+        if not flash:
+            problem = "Axolotl: flash_attention: true must be set with context_parallel_size > 1"
+            ledger.refuse("context_parallel_size", problem, fix="write flash_attention: true")
         settings["parallel.cp_comm_type"] = _ring(ledger)
     if shard and replicas and shard > 1 and replicas > 1:
         settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": shard}

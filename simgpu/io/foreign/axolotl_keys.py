@@ -22,6 +22,8 @@ PRICED: Final = {
     "tiled_mlp": "is not simulated: the MLP takes all tokens at once",
     "selective_checkpointing": "is not simulated: blocks are recomputed as gradient_checkpointing says",
     "relora": "is not simulated beyond its adapters",
+    "peft_layers_to_transform": "is not simulated: all layers have adapters",
+    "lora_rank_pattern": "is not simulated: all adapters have the rank lora_r",
 }  # fmt: skip
 """Switches that are not simulated, and what is instead."""
 _DATA: Final = (
@@ -45,7 +47,7 @@ _TEXT: Final = (
 )  # fmt: skip
 _MODEL: Final = (
     "base_model_config", "base_model_ignore_patterns", "cls_model_config", "model_type", "type_of_model",
-    "revision_of_model", "model_config", "overrides_of_model_config", "overrides_of_model_kwargs", "model_revision",
+    "revision_of_model", "model_config", "overrides_of_model_kwargs", "model_revision",
     "trust_remote_code", "is_falcon_derived_model", "is_llama_derived_model", "is_mistral_derived_model",
     "is_qwen_derived_model", "reinit_weights", "num_labels", "use_kernels", "experts_implementation", "use_scattermoe",
     "use_dsv4_kernels", "dsv4_fp8_nonexpert_mode", "dsv4_fp8_lora_kernel", "dsv4_shared_mlp_lora_kernel",
@@ -57,9 +59,9 @@ _MODEL: Final = (
 _ADAPTERS: Final = (
     "adapter", "lora_model_dir", "lora_alpha", "lora_dropout", "lora_fan_in_fan_out", "lora_modules_to_save",
     "lora_target_parameters", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel",
-    "lora_on_cpu", "lora_rank_pattern", "lora_alpha_pattern", "loraplus_lr_ratio", "loraplus_lr_embedding",
+    "lora_on_cpu", "lora_alpha_pattern", "loraplus_lr_ratio", "loraplus_lr_embedding",
     "peft", "peft_use_rslora", "peft_use_dora", "peft_init_lora_weights", "peft_layers_pattern",
-    "peft_layers_to_transform", "peft_trainable_token_indices", "peft_ensure_weight_tying",
+    "peft_trainable_token_indices", "peft_ensure_weight_tying",
     "qlora_sharded_model_loading", "merge_lora", "merge_method", "lora_out_dir", "relora_prune_ratio",
     "relora_prune_method", "relora_cpu_offload", "relora_steps", "relora_warmup_steps", "relora_anneal_steps",
 )  # fmt: skip

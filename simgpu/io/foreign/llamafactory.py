@@ -83,6 +83,11 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     stage = (ledger.text("stage") or "sft").lower()
     if stage not in ("pt", "sft"):
         ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
+    if ledger.flag("use_llama_pro"):
+        problem = "trains every so-manyth layer, which is not simulated"
+        ledger.refuse(
+            "use_llama_pro", problem, fix="say how much is frozen, with --set training.frozen", allowed="false"
+        )
     _check_pure(ledger)
     settings = trainer_settings(ledger)
     if method == "lora":
@@ -95,7 +100,7 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
         _freeze(ledger, "")
     settings["training.recompute"] = _recompute(ledger)
     if ledger.flag("fp8"):
-        settings |= _fp8(ledger)
+        settings |= _fp8(ledger, compiled=bool(ledger.flag("torch_compile")))
     settings |= _pure(ledger)
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
@@ -143,13 +148,13 @@ def _freeze(ledger: Ledger, at: str) -> None:
         ledger.note(f"{at}freeze_extra_modules: {', '.join(extra)} are trained there besides, which is not simulated")
 
 
-def _fp8(ledger: Ledger) -> dict[str, Any]:
+def _fp8(ledger: Ledger, *, compiled: bool) -> dict[str, Any]:
     """Read fp8 as Accelerate runs it: torchao's, or Transformer Engine's."""
     library = (ledger.text("fp8_backend") or "auto").lower()
     ledger.flag("fp8_enable_fsdp_float8_all_gather")
     if library == "te":
         return {"training.precision": "fp8", "software": {"preset": "te", "fp8_scaling": "delayed"}}
-    return {"training.precision": "fp8", "software": "flash"}
+    return {"training.precision": "fp8", "software": "compile" if compiled else "flash"}
 
 
 def _recompute(ledger: Ledger) -> str:

@@ -33,6 +33,10 @@ _BUCKETS: Final = {"allgather_bucket_size": 200_000_000, "reduce_bucket_size": 2
 _AUTO_SIZES: Final = dict.fromkeys(
     ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"), "auto"
 )
+_MEGATRON: Final = (
+    "tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "micro_batch_size",
+    "global_batch_size", "recompute_granularity", "train_iters", "context_parallel_size",
+)  # fmt: skip
 _CPU: Final = {"device": "cpu", "pin_memory": True}
 _CONFIGS: Final[dict[str, dict[str, Any]]] = {
     "zero0": {"stage": 0, **_BUCKETS},
@@ -107,6 +111,10 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
     document.data.setdefault("per_device_train_batch_size", 1)
     written = _written(document.data)
     ledger = Ledger(document)
+    megatron = next((name for name in _MEGATRON if ledger.raw(name) is not None), None)
+    if megatron is not None:
+        fix = "give the same arguments as Megatron-LM's"
+        ledger.refuse(megatron, "is an argument of megatron sft, which is not read", fix=fix)
     kind = (next((word for name in _TYPES if (word := ledger.text(name))), None) or "lora").lower()
     if kind not in ("lora", "full"):
         ledger.refuse(

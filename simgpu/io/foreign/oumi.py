@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
+from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
@@ -23,7 +24,7 @@ KIND: Final = "oumi"
 _TRAINERS: Final = ("trl_sft", "hf", "oumi")
 _IDLE: Final = (
     "data*", "model.chat_template", "model.trust_remote_code", "model.load_pretrained_weights", "model.tokenizer*",
-    "model.model_kwargs", "model.adapter_model", "model.shard_for_eval", "training.log_model_summary",
+    "model.adapter_model", "model.shard_for_eval", "training.log_model_summary",
     "training.seed", "training.empty_device_cache_steps", "training.enable_wandb", "training.enable_mlflow",
     "training.enable_tensorboard", "training.save_final_model",
     "training.telemetry*", "training.performance", "training.profiler*", "training.use_peft",
@@ -73,6 +74,7 @@ def read_oumi(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if ledger.flag("deepspeed.enable_deepspeed"):
         fix = "give its DeepSpeed options as a DeepSpeed JSON"
         ledger.refuse("deepspeed.enable_deepspeed", "is not read from this file", fix=fix)
+    check_overrides(ledger, "model.model_kwargs")
     settings = trainer_settings(ledger, "training.")
     loaded = ledger.choice("model.torch_dtype_str", FORMATS) or "fp32"
     mixed = ledger.choice("training.mixed_precision_dtype", {"none": None, "bf16": "bf16", "fp16": "fp16"})

@@ -20,7 +20,7 @@ from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, laid_over, overridden
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer_keys import IDLE
+from simgpu.io.foreign.trainer_keys import IDLE, SEVERAL_MODELS
 
 KIND: Final = "trainer"
 SEQUENCES: Final = (
@@ -79,6 +79,10 @@ def read_trainer(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if alone:
         document = laid_over(document, Overrides(source="", values={}, beneath=TRL_DEFAULTS))
     ledger = Ledger(document)
+    other = next((name for name in SEVERAL_MODELS if ledger.raw(name) is not None), None)
+    if other is not None:
+        problem = "is of a trainer whose step is more than one model's training, which is not simulated"
+        ledger.refuse(other, problem, fix="give the arguments of SFT")
     if alone:
         ledger.note(f"{told} is an argument of TRL: its defaults hold")
     return ledger.reading(KIND, trainer_settings(ledger), open_fields=open_fields(ledger))
@@ -145,6 +149,8 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     liger = [ledger.flag(f"{at}{name}") for name in _LIGER]
     if any(liger):
         ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
+    if ledger.number(f"{at}label_smoothing_factor"):
+        ledger.note("label_smoothing_factor: the whole log-softmax in fp32 that it keeps is not simulated")
     ledger.idle(*(f"{at}{name}" for name in IDLE))
     return settings
 

@@ -71,3 +71,9 @@ _OTHERS: Final = (
 """lm-sys/FastChat, haotian-liu/LLaVA, QwenLM/Qwen, tatsu-lab/stanford_alpaca and others that take TrainingArguments."""
 IDLE: Final = (*_ARGUMENTS, *_EXAMPLES, *_TRL, *_RECIPES, *_OTHERS)
 """Names; all below one that is a mapping too."""
+SEVERAL_MODELS: Final = (
+    "beta", "max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "reward_model_path",
+    "ref_model_init_kwargs", "precompute_ref_log_probs", "rpo_alpha", "desirable_weight", "undesirable_weight",
+    "use_vllm", "sft_model_path", "num_ppo_epochs", "cpo_alpha", "simpo_gamma",
+)  # fmt: skip
+"""Arguments that only preference and reinforcement learning have: huggingface/trl trl/trainer/*_config.py."""
