@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -63,14 +63,15 @@ class RunFile:
             return cls(reading=reading, homes=(path.parent,), path=path, error=error)
 
     @classmethod
-    def written(cls, name: str, text: str, homes: tuple[Path, ...], read: Callable[[Path], Reading]) -> Self:
-        """Read a file that a script writes before it starts the job.
+    def written(cls, name: str, text: str, script: RunFile, read: Callable[[Path], Reading]) -> Self:
+        """Read a file that a script writes before it starts the job, which may name others that it writes.
 
         Raises
         ------
         ScenarioError
         """
-        return cls(reading=_read_text(name, text, read), homes=homes, text=text, name=name)
+        reading = replace(_read_text(name, text, read), written=script.reading.written)
+        return cls(reading=reading, homes=script.homes, text=text, name=name)
 
     def lay(self, over: Overrides) -> None:
         """Read the file again, with values above its own.
@@ -82,7 +83,8 @@ class RunFile:
         self.over = (*self.over, over)
         reader = TAKE_OVERRIDES[self.reading.kind]
         if self.text is not None:
-            self.reading = _read_text(self.name, self.text, lambda path: reader(path, over=self.over))
+            read = _read_text(self.name, self.text, lambda path: reader(path, over=self.over))
+            self.reading = replace(read, written=self.reading.written)
         else:
             self.reading = reader(self.path, over=self.over)
         self.error = None

@@ -115,7 +115,7 @@ def _named_by(file: RunFile, key: str) -> RunFile | None:
     named, read = file.reading.open[key], read_fsdp_file if key == FILE else read_foreign
     text = next((text for name, text in file.reading.written.items() if Path(name).name == Path(named).name), None)
     if text is not None:
-        return RunFile.written(named, text, file.homes, read)
+        return RunFile.written(named, text, file, read)
     path = next((place for home in file.homes for place in _places(named, home) if is_readable(place)), None)
     if path is None or (key == _OWN and kind_of(path) not in _NAMED[_OWN]):
         return None

@@ -110,7 +110,6 @@ def test_a_configuration_that_jq_writes(tmp_path: Path, script: str, says: str, 
     ("script", "says"),
     [
         ("jq '.a=1' base > ds.json", "ds.json: is written by `jq .a=1 base` of the script"),
-        ("echo '{}' > ds.json", "ds.json: is written by the script, as is acc.yaml that names it"),
     ],
 )
 def test_a_file_that_a_written_one_names(tmp_path: Path, script: str, says: str, beside: dict[str, str]) -> None:

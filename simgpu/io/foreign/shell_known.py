@@ -67,7 +67,7 @@ def check_files(named: Iterable[str], written: Mapping[str, str], changed: Mappi
     Raises
     ------
     ScenarioError
-        For those, and for those that a written file names.
+        For those, and for those of this kind that a written file names.
 
     Examples
     --------
@@ -86,10 +86,6 @@ def check_files(named: Iterable[str], written: Mapping[str, str], changed: Mappi
         for inner in map(plain_name, _FILES.findall(written.get(name, ""))):
             if inner in changed:
                 raise _refused(inner, changed[inner], source)
-            if inner in written and inner != name:
-                problem = f"is written by the script, as is {name} that names it: one of the two must be a file"
-                fix = f"take {name} out of the script, and give it and {inner} beside it as FILEs"
-                raise ScenarioError([Issue(field=inner, problem=problem, fix=fix, file=source)])
 
 
 def _refused(name: str, reason: str, source: str) -> ScenarioError:
