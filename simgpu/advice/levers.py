@@ -157,6 +157,8 @@ def _sharding(case: Case) -> Iterator[Lever]:
         return
     kinds = _OTHER_KINDS.get(strategy.data_parallel, ())
     for kind, against in kinds:
+        if kind == "hsdp" and strategy.tp * strategy.cp * strategy.dp <= case.cluster.gpus_per_node:
+            continue  # one node's ranks are a single group: all of them share the weights out as before
         settings = {"parallel.data_parallel": kind, **dict.fromkeys(("ddp", "zero", "fsdp", "distributed_optimizer"))}
         yield Lever(name="sharding", settings=settings, option=f"sharding.{kind}", against=against)
 

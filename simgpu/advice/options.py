@@ -91,13 +91,18 @@ def filled(template: str, case: Case) -> str:
     'train.global_batch_size: 64'
     """
     strategy, training = case.strategy, case.training
+    run = strategy.pipeline_microbatches or training.accumulation
+    joined = lever_options(framework(case)).get(f"sharding.{strategy.data_parallel}", "")
+    if "{degrees}" in template:  # frameworks that are told the data-parallel ranks: how replicas are joined says them
+        template = template.replace("{degrees}", joined) if joined else template.replace("{degrees}, ", "")
     ddp = strategy.data_parallel == "ddp"
     chunks = strategy.pp * strategy.virtual_stages
     shard = strategy.dp // strategy.sub_groups
     return template.format(
         micro=training.micro_batch_size,
         steps=training.accumulation,
-        local=training.micro_batch_size * (strategy.pipeline_microbatches or training.accumulation),
+        run=run,
+        local=training.micro_batch_size * run,
         batch=case.global_batch_size,
         dp=strategy.dp,
         shard=shard,

@@ -78,7 +78,9 @@ def test_longer_runs_of_a_pipeline_gain_what_the_closed_form_says(simgpu, tmp_pa
     before = 4 * (2 + 3)
     assert longer[4]["tokens_per_s_gain"] == pytest.approx(before / (2 * (4 + 3)) - 1)
     assert longer[8]["tokens_per_s_gain"] == pytest.approx(before / (8 + 3) - 1)
-    assert longer[8]["option"] == "[training] local_batch_size = 16"
+    assert longer[8]["option"] == (
+        "[training] local_batch_size = 16 (beside pipeline_parallel_microbatches: that to 8 too)"
+    )
     batches = [
         one for one in levers(*load_cases({"name": "s", **scenario})) if "training.micro_batch_size" in one.settings
     ]
@@ -89,7 +91,10 @@ def test_longer_runs_of_a_pipeline_gain_what_the_closed_form_says(simgpu, tmp_pa
         )
         for one in batches
     }
-    smaller = "[parallelism] pipeline_parallel_microbatch_size = {micro}, [training] global_batch_size = {batch}"
+    smaller = (
+        "[parallelism] pipeline_parallel_microbatch_size = {micro} (or pipeline_parallel_microbatches = {run}), "
+        "[training] global_batch_size = {batch}"
+    )
     assert found == {
         ("micro_batch", 16): (4, smaller),
         ("micro_batch", 4): (1, smaller),
@@ -185,8 +190,10 @@ FLAT = {**PIPELINE, "cluster": {"topology": "dgx-a100", "nodes": 2}, "parallel":
           "[parallelism] data_parallel_replicate_degree = 2, data_parallel_shard_degree = 8"},
          ("DeepSpeed", "per_device")),
         ("torchtitan", PIPELINE,
-         {"[training] local_batch_size = 8",
-          '[parallelism] pipeline_parallel_schedule = "Interleaved1F1B", pipeline_parallel_layers_per_stage = 4'},
+         {"[training] local_batch_size = 8 (beside pipeline_parallel_microbatches: that to 8 too)",
+          '[parallelism] pipeline_parallel_schedule = "Interleaved1F1B", pipeline_parallel_layers_per_stage = 4, '
+          "pipeline_parallel_first_stage_less_layers = 0, pipeline_parallel_last_stage_less_layers = 0 "
+          "(without module_fqns_per_model_part and split points)"},
          ("--", "zero-bubble")),
         ("nanotron", PIPELINE,
          {"tokens.batch_accumulation_per_replica: 8", "parallelism.recompute_layer: true"},
@@ -219,7 +226,7 @@ LEVERS = {
     "sharding.zero3", "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero",
     "overlap.fsdp", "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved",
     "bucket.zero", "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b",
-    "tensor_parallel",
+    "tensor_parallel", "tensor_parallel.pipeline",
 }  # fmt: skip
 
 

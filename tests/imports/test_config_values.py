@@ -156,7 +156,7 @@ AXOLOTL = {
     ),
     "axes": (
         "base_model: a/b\nbf16: true\nfsdp_version: 2\nfsdp_config: {reshard_after_forward: false}\ndp_shard_size: 2\n"
-        "tensor_parallel_size: 2\ncontext_parallel_size: 4\n",
+        "tensor_parallel_size: 2\ncontext_parallel_size: 4\nflash_attention: true\n",
         {
             "parallel.data_parallel": "fsdp",
             "fsdp.reshard_after_forward": False,

@@ -6,10 +6,12 @@ Names and defaults: huggingface/accelerate ``src/accelerate/commands/config/conf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.accelerate_kernels import kernels
 from simgpu.io.foreign.device_filters import hostfile, included, named_gpus, remaining
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
@@ -57,6 +59,7 @@ _BLOCKS: Final = {"fsdp": "fsdp_config", "deepspeed": "deepspeed_config", "megat
 """Blocks by the distributed type that reads them."""
 
 
+_AXES: Final = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
 _AXES_IDLE: Final = (
     "sp_backend", "sp_seq_length", "sp_seq_length_is_variable", "sp_attn_implementation", "cp_backend",
     "cp_comm_strategy",
@@ -136,8 +139,8 @@ def read_accelerate(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         settings |= megatron_plugin(ledger, "megatron_lm_config", precision)
     if ledger.flag("kt_config.enabled"):
         ledger.refuse("kt_config.enabled", "runs experts on the CPU, which is not simulated", allowed="false")
-    settings |= parallel_axes(ledger, "parallelism_config", kind)
-    settings |= _software(ledger, precision)
+    settings |= parallel_axes(ledger, "parallelism_config", kind, processes=gpus)
+    settings |= kernels(ledger, precision)
     ledger.idle(*_IDLE, *(block for other, block in _BLOCKS.items() if other != kind))
     return ledger.reading(KIND, settings, gpus=gpus, open_fields=open_fields)
 
@@ -239,7 +242,7 @@ def megatron_plugin(ledger: Ledger, above: str, precision: str | None) -> dict[s
     return settings
 
 
-def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
+def parallel_axes(ledger: Ledger, above: str, kind: str, *, processes: int | None = None) -> dict[str, Any]:
     """Read ``parallelism_config``; sizes of 1 or less are what is left out.
 
     Parameters
@@ -249,10 +252,17 @@ def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
         Where its options stand: a block of the configuration, or the launcher's options.
     kind : str
         The distributed type.
+    processes : int, optional
+        Of the job, where the same file says how many.
 
     Returns
     -------
     dict
+
+    Raises
+    ------
+    ScenarioError
+        When the sizes do not multiply to the processes (ParallelismConfig.validate_accelerator).
 
     Examples
     --------
@@ -262,10 +272,13 @@ def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
     {'parallel.tp': 2}
     """
     block = f"{above}.parallelism_config"
-    sizes = {
-        axis: ledger.integer(f"{block}_{axis}_size", least=-1) or 1
-        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
-    }
+    sizes = {axis: ledger.integer(f"{block}_{axis}_size", least=-1) or 1 for axis in _AXES}
+    total = math.prod(sizes.values())
+    if processes is not None and total not in (1, processes):
+        wrong = next(f"{block}_{axis}_size" for axis in _AXES if sizes[axis] > 1)
+        product = " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
+        problem = f"Accelerate: total_size ({total}) does not match num_processes ({processes}): {product}"
+        ledger.refuse(wrong, problem, fix="set sizes whose product is num_processes")
     settings: dict[str, Any] = {}
     if sizes["tp"] > 1:
         settings["parallel.tp"] = sizes["tp"]
@@ -274,6 +287,7 @@ def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
         settings["parallel.cp_comm_type"] = ledger.choice(f"{block}_cp_comm_strategy", ROTATE_METHODS) or "all_gather"
     if sizes["sp"] > 1:
         settings |= {"parallel.cp": sizes["sp"], "parallel.cp_comm_type": "a2a"}
+        settings["training.sequence_length"] = ledger.integer(f"{block}_sp_seq_length", least=1)
     if sizes["dp_replicate"] > 1:
         if sizes["dp_shard"] > 1:
             settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": sizes["dp_shard"]}
@@ -281,17 +295,3 @@ def parallel_axes(ledger: Ledger, above: str, kind: str) -> dict[str, Any]:
             settings["parallel.data_parallel"] = "ddp"
     ledger.idle(*(f"{block}_{name}" for name in _AXES_IDLE))
     return settings
-
-
-def _software(ledger: Ledger, precision: str | None) -> dict[str, Any]:
-    backend = ledger.text("dynamo_config.dynamo_backend") or ledger.text("dynamo_backend")
-    if precision == "fp8":
-        if any(ledger.get("fp8_config.override_linear_precision") or ()):
-            ledger.note("fp8_config.override_linear_precision is not simulated: all three matrix products are in fp8")
-        library = (ledger.text("fp8_config.backend") or "te").lower()
-        if library not in ("te", "ao"):
-            ledger.refuse("fp8_config.backend", "is not simulated", allowed="TE, AO")
-        if library == "te":
-            return {"software": {"preset": "te", "fp8_scaling": "delayed"}}
-        return {"software": "flash"}  # torchao, whose scales are current
-    return {"software": "compile"} if backend is not None and backend.lower() not in ("no", "false") else {}

@@ -80,6 +80,9 @@ def _offload(ledger: Ledger, name: str, old: str) -> dict[str, Any] | None:
         value = ledger.flag(f"{key}.{option}")
         if value is not None:
             result[option] = value
+    kept = ledger.number(f"{key}.max_in_cpu") if device == "nvme" and name == "offload_param" else None
+    if kept:
+        ledger.note(f"{key}.max_in_cpu: {kept:.0f} parameters in host memory are not simulated: all are on NVMe here")
     ratio = ledger.get(f"{key}.ratio")
     if isinstance(ratio, (int, float)) and ratio != 1:
         ledger.note(f"{key}.ratio: {ratio} is not simulated: all optimizer states are in host memory")

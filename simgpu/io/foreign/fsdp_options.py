@@ -22,7 +22,7 @@ CHECKPOINTING: Final = "fsdp.activation_checkpointing"
 _READ: Final = (
     "version", "sharding_strategy", "reshard_after_forward", "backward_prefetch", "backward_prefetch_policy",
     "forward_prefetch", "limit_all_gathers", "offload_params", "cpu_offload", "activation_checkpointing",
-    "auto_wrap_policy",
+    "auto_wrap_policy", "ignored_modules",
 )  # fmt: skip
 _STRATEGIES: Final = {
     "full_shard": ("fsdp1", True), "shard_grad_op": ("fsdp1", False), "no_shard": ("ddp", False),
@@ -45,7 +45,7 @@ IDLE: Final = (
     "cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params",
     "transformer_layer_cls_to_wrap", "transformer_layer_cls", "min_num_params", "xla", "xla_fsdp_settings",
     "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "cpu_offload_pin_memory",
-    "activation_checkpointing_reentrant", "ignored_modules", "final_state_dict_type", "sync_module_state",
+    "activation_checkpointing_reentrant", "final_state_dict_type", "sync_module_state",
 )  # fmt: skip
 
 
@@ -171,6 +171,8 @@ def read_fsdp(
         settings["fsdp.cpu_offload"] = True if offload is not None else None
     if ledger.flag(spelled("activation_checkpointing")):
         settings[CHECKPOINTING] = True
+    if ledger.get(spelled("ignored_modules")):
+        ledger.note(f"{spelled('ignored_modules')} is not simulated: all modules are sharded")
     wrap = ledger.text(spelled("auto_wrap_policy"))
     if wrap is not None and wrap.lower() == "no_wrap" and kind != "ddp":
         settings["fsdp.auto_wrap_policy"] = "no_wrap"

@@ -16,6 +16,7 @@ from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.litgpt_model import litgpt_model
 from simgpu.io.foreign.number_formats import LIGHTNING
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 
@@ -30,10 +31,10 @@ _ON: Final = ("lora_query", "lora_value")  # where the recipe does not say
 _IDLE: Final = (
     "out_dir", "data", "eval", "logger_name", "seed", "access_token", "galore", "resume", "tokenizer_dir",
     "initial_checkpoint_dir", "lora_alpha", "lora_dropout", "lora_query", "lora_key", "lora_value", "lora_projection",
-    "lora_mlp", "lora_head", "optimizer", "log", "ops",
+    "lora_mlp", "lora_head", "optimizer.init_args", "log", "ops",
     *(f"train.{name}" for name in (
         "save_interval", "log_interval", "lr_warmup_steps", "lr_warmup_fraction", "epochs", "max_tokens", "max_steps",
-        "max_time", "max_norm", "min_lr", "learning_rate", "weight_decay", "beta1", "beta2", "tie_embeddings",
+        "max_time", "max_norm", "min_lr", "learning_rate", "weight_decay", "beta1", "beta2",
         "max_iters", "shuffle", "max_additional_steps",
     )),
 )  # fmt: skip
@@ -98,12 +99,15 @@ def read_litgpt(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading
         "model": _model(ledger),
         "training.sequence_length": ledger.integer("train.max_seq_length", least=1),
         "training.micro_batch_size": micro,
-        "training.global_batch_size": total,
+        **_steps(ledger, micro, total, (each or 0) * (nodes or 1)),
         "training.precision": precision,
+        "training.optimizer": _optimizer(ledger),
         "training.dropout": 0.0,
         "cluster.nodes": nodes,
         "software": "compile" if pretraining else "flash",
     }
+    if ledger.flag("train.tie_embeddings"):
+        settings["model.tied_embeddings"] = True
     if stored:
         settings |= dict.fromkeys(("training.param_dtype", "training.grad_dtype"), precision)
         settings["training.master_dtype"] = "none"
@@ -121,9 +125,30 @@ def read_litgpt(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading
         settings["parallel.data_parallel"] = "hsdp" if pretraining else "fsdp1"
         if not pretraining:
             settings["training.recompute"] = "full"
-    ledger.get("train.tie_embeddings")
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _optimizer(ledger: Ledger) -> str | None:
+    """Return the optimizer, a name or a class."""
+    key = "optimizer.class_path" if isinstance(ledger.raw("optimizer"), Mapping) else "optimizer"
+    name = ledger.text(key)
+    return None if name is None else str(optimizer(name.rpartition(".")[2], ledger, key)["training.optimizer"])
+
+
+def _steps(ledger: Ledger, micro: int | None, total: int | None, ranks: int) -> dict[str, Any]:
+    """Return the batch as LitGPT rounds it down (litgpt/args.py, TrainArgs.gradient_accumulation_iters)."""
+    if not (micro and total and ranks) or total % (micro * ranks) == 0:
+        return {"training.global_batch_size": total}
+    steps = total // ranks // micro
+    if not steps:
+        problem = f"is less than one micro-batch of {micro} for each of {ranks} devices"
+        ledger.refuse("train.global_batch_size", problem, allowed=f"at least {micro * ranks}")
+    ledger.note(
+        f"train.global_batch_size: {total} // {ranks} devices // micro-batches of {micro} is {steps}, so "
+        f"that a step has {steps * ranks * micro} sequences in LitGPT"
+    )
+    return {"training.gradient_accumulation": steps}
 
 
 def _size(ledger: Ledger, key: str, default: int | None) -> int | None:

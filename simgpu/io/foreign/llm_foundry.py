@@ -20,6 +20,13 @@ from simgpu.io.foreign.reading import Reading
 
 KIND: Final = "llm-foundry"
 _PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32", "amp_fp8": "fp8"}
+_OVERRIDDEN: Final = {
+    "num_hidden_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads", "intermediate_size": "ffn", "vocab_size": "vocab",
+}  # fmt: skip
+"""Dimensions of a Hugging Face model by the field of a scenario's."""
+_DROPOUTS: Final = ("model.resid_pdrop", "model.emb_pdrop", "model.attn_config.attn_pdrop")
+_DENSE: Final = ("mptmlp", "mptglu", "te_ln_mlp")
 _OPTIMIZERS: Final = (
     "decoupled_adamw", "decoupled_lionw", "adalr_lion", "clip_lion", "decoupled_lionw_8b", "adamw", "no_op",
 )  # fmt: skip
@@ -27,8 +34,8 @@ _IDLE: Final = (
     "variables*", "run_name", "tokenizer*", "train_loader.*", "eval_loader*", "scheduler*", "algorithms*",
     "max_duration", "eval_*", "seed", "device_eval_batch_size", "device_eval_microbatch_size", "progress_bar",
     "log_*", "console_*", "callbacks*", "loggers*", "save_*", "load_*", "dist_timeout", "autoresume",
-    "python_log_level", "icl_*", "model.init_device", "model.init_config*", "model.resid_pdrop", "model.emb_pdrop",
-    "model.fc_type", "model.pretrained", "model.loss_fn", "model.attn_config.attn_pdrop",
+    "python_log_level", "icl_*", "model.init_device", "model.init_config*",
+    "model.fc_type", "model.pretrained", "model.loss_fn",
     "model.attn_config.rope_theta",
     "model.attn_config.rope_impl", "model.attn_config.rope_dail_config", "model.attn_config.rope_hf_config",
     "model.attn_config.rope_scaling",
@@ -40,7 +47,7 @@ _IDLE: Final = (
     "fsdp_config.load_monolith_rank0_only",
     "fsdp_config.load_fsdp_monolith_rank0_only", "fsdp_config.load_planner",
     "fsdp_config.use_orig_params", "fsdp_config.sync_module_states", "model.verbose", "global_seed", "data_*",
-    "model.max_seq_len", "fsdp_config.keep_low_precision_grads", "model.use_pad_tok_in_ffn", "expandable_segments",
+    "model.max_seq_len", "model.use_pad_tok_in_ffn", "expandable_segments",
     "model.peft_config.lora_alpha", "model.peft_config.lora_dropout", "model.peft_config.bias",
     "model.peft_config.task_type", "model.peft_config.inference_mode", "model.use_flash_attention_2",
 )  # fmt: skip
@@ -85,12 +92,20 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         "training.gradient_accumulation": ledger.integer("device_train_grad_accum", least=1),
         "training.precision": ledger.choice("precision", _PRECISIONS),
         "training.optimizer": kept,
+        "training.dropout": max((rate for key in _DROPOUTS if (rate := ledger.number(key))), default=None),
         "software": _software(ledger, kept),
     }
     if "device_train_microbatch_size" in ledger.open:
         ledger.note("device_train_microbatch_size: auto: a GPU's whole batch at once; Composer halves it until it fits")
     if isinstance(ledger.raw("model.peft_config"), dict):
         settings["training.lora"] = _lora(ledger)
+    if ledger.text("model.name") != "mpt_causal_lm":
+        settings |= _overridden_model(ledger)
+    ranks = ledger.integer("tp_config.tensor_parallel_degree", least=1) or 1
+    if ranks > 1:
+        ledger.refuse(
+            "tp_config.tensor_parallel_degree", "divides some of the layers, which is not simulated", allowed="1"
+        )
     settings |= _sharding(ledger)
     if ledger.get("compile_config") is not None:
         settings["software"] = "compile"
@@ -120,15 +135,61 @@ def _sharding(ledger: Ledger) -> dict[str, Any]:
     if not isinstance(ledger.raw("fsdp_config"), dict):
         return {"parallel.data_parallel": "ddp"}
     settings = read_fsdp(ledger, "fsdp_config") | {"fsdp.no_sync": None}  # Composer reduces in every micro-batch
-    if settings["parallel.data_parallel"] == "fsdp1" and ledger.raw("fsdp_config.backward_prefetch") is None:
+    if settings["parallel.data_parallel"] in ("fsdp1", "hsdp") and ledger.raw("fsdp_config.backward_prefetch") is None:
         settings["fsdp.backward_prefetch"] = "backward_post"  # Composer's default
     settings["training.recompute"] = "full" if ledger.flag("fsdp_config.activation_checkpointing") else "none"
+    if ledger.flag("fsdp_config.keep_low_precision_grads"):
+        ledger.note("fsdp_config.keep_low_precision_grads is not simulated: gradients are kept in fp32")
     if ledger.flag("fsdp_config.activation_cpu_offload"):
         ledger.note("fsdp_config.activation_cpu_offload is not simulated: activations stay on the GPU")
-    words = {"pure": "bf16", "default": "fp32", "full": None}
-    mode = ledger.choice("fsdp_config.mixed_precision", words)
-    settings["training.reduce_dtype"] = mode if ledger.raw("precision") == "amp_bf16" else None
-    return settings
+    for key in ("fsdp_config.activation_checkpointing_target", "model.activation_checkpointing_target"):
+        target = ledger.raw(key)
+        if target is not None and settings["training.recompute"] == "full":
+            ledger.note(f"{key}: blocks are recomputed whole, and all of them, whatever it names")
+        ledger.idle(key)
+    return settings | _reductions(ledger) | _replicas(ledger, settings["parallel.data_parallel"])
+
+
+def _reductions(ledger: Ledger) -> dict[str, Any]:
+    """Return formats of reductions as Composer has them: parameters and gradients are in fp32 in any case.
+
+    mosaicml/composer composer/distributed/mosaic_parallelism.py, get_mixed_precision: DEFAULT gathers in the format of
+    the precision and reduces in fp32, PURE does both in that format, FULL neither.
+    """
+    mode = ledger.choice("fsdp_config.mixed_precision", {word: word for word in ("pure", "default", "full")})
+    precision = ledger.choice("precision", _PRECISIONS)
+    low = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16"}.get(str(precision))
+    if low is None:
+        return {}
+    if mode == "full":
+        ledger.note(
+            f"fsdp_config.mixed_precision: FULL gathers parameters in fp32 there, and in {low} here: half the bytes"
+        )
+    return {"training.reduce_dtype": low if mode == "pure" else "fp32"}
+
+
+def _replicas(ledger: Ledger, kind: str) -> dict[str, Any]:
+    """Return the mesh that Composer makes of its degrees."""
+    replicate = ledger.integer("fsdp_config.data_parallel_replicate_degree", least=1) or 1
+    shard = ledger.integer("fsdp_config.data_parallel_shard_degree", least=-1) or -1
+    if kind == "ddp" or replicate == shard == 1:
+        return {}
+    if replicate > 1:
+        hybrid = {"parallel.data_parallel": "hsdp"}
+        if shard > 0:
+            return {**hybrid, "fsdp.shard_size": shard, "parallel.dp": shard * replicate}
+        ledger.open["sharded_replicas"] = str(replicate)  # each has what they leave of the GPUs
+        return hybrid
+    return {} if shard < 0 else {"fsdp.shard_size": shard} if kind == "hsdp" else {"parallel.dp": shard}
+
+
+def _overridden_model(ledger: Ledger) -> dict[str, Any]:
+    """Return what changes of the model's own ``config.json``."""
+    at, found = "model.config_overrides", {}
+    for key, field in _OVERRIDDEN.items():
+        found[f"model.{field}"] = ledger.integer(f"{at}.{key}", least=1)
+    found["model.tied_embeddings"] = ledger.flag(f"{at}.tie_word_embeddings")
+    return found
 
 
 def _software(ledger: Ledger, kept: str | None) -> Any:
@@ -149,6 +210,11 @@ def _model(ledger: Ledger) -> Any:
         return hub
     hidden = ledger.integer("model.d_model", least=1)
     ratio = ledger.number("model.expansion_ratio") or 4
+    width = ledger.integer("model.ffn_config.ffn_hidden_size", least=1)  # goes before the ratio
+    mlp = ledger.text("model.ffn_config.ffn_type") or _DENSE[0]
+    if mlp not in _DENSE:
+        problem = "is a mixture of experts, whose dimensions are not read"
+        ledger.refuse("model.ffn_config.ffn_type", problem, allowed=", ".join(_DENSE))
     biased = not ledger.flag("model.no_bias")
     positions = "learned"
     if ledger.flag("model.attn_config.rope"):
@@ -161,12 +227,12 @@ def _model(ledger: Ledger) -> Any:
         "hidden": hidden,
         "heads": ledger.integer("model.n_heads", least=1),
         "kv_heads": ledger.integer("model.attn_config.kv_n_heads", least=1) or kv,
-        "ffn": round(ratio * hidden) if hidden else None,
+        "ffn": width or (round(ratio * hidden) if hidden else None),
         "vocab": ledger.integer("model.vocab_size", least=1),
         "positions": positions,
         "max_positions": ledger.integer("max_seq_len", least=1) if positions == "learned" else None,
         "norm": "rmsnorm" if "rms" in str(ledger.get("model.norm_type") or "") else "layernorm",
-        "mlp": "swiglu" if "glu" in str(ledger.get("model.ffn_config.ffn_type") or "") else "gelu",
+        "mlp": "swiglu" if "glu" in mlp else "gelu",
         "qkv_bias": biased,
         "output_bias": biased,
         "mlp_bias": biased,

@@ -14,20 +14,20 @@ from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.vocabulary import padded
 
 NANOTRON: Final = "nanotron"
 PICOTRON: Final = "picotron"
 _ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
 _IDLE: Final = (
     "checkpoints", "data", "data_stages", "general", "logging", "lighteval", "metrics_logging", "profiler", "s3_upload",
-    "tokenizer", "doremi", "model.init_method", "model.make_vocab_size_divisible_by",
+    "tokenizer", "doremi", "model.init_method",
     "optimizer.learning_rate_scheduler", "optimizer.clip_grad", "optimizer.weight_decay",
     "optimizer.weight_decay_exclude_named_params",
     *(f"{block}.{name}" for block in ("optimizer", "optimizer.optimizer_factory")
-      for name in ("adam_beta1", "adam_beta2", "adam_eps", "torch_adam_is_fused")),
-    "optimizer.torch_adam_is_fused", "tokens.limit_test_batches", "tokens.limit_val_batches",
+      for name in ("adam_beta1", "adam_beta2", "adam_eps")),
+    "tokens.limit_test_batches", "tokens.limit_val_batches",
     "tokens.train_steps", "tokens.val_check_interval",
-    "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather",
     *(f"model.model_config.{name}" for name in (
         "_attn_implementation", "_fused_rms_norm", "_fused_rotary_emb", "_use_doc_masking", "_use_qkv_packed",
         "bos_token_id", "eos_token_id", "pad_token_id", "flex_attention_mask", "initializer_range",
@@ -88,8 +88,9 @@ def read_nanotron(path: Path) -> Reading:
     precision = ledger.choice("model.dtype", FORMATS) or "bf16"
     wide = ledger.flag("optimizer.accumulate_grad_in_fp32") is not False
     kept = "fp32" if wide else precision
+    fused = [ledger.flag(f"optimizer.{at}torch_adam_is_fused") for at in ("", "optimizer_factory.")]
     settings: dict[str, Any] = {
-        "model": _nanotron_model(ledger),
+        "model": _nanotron_model(ledger, axes["tp"]),
         "training.sequence_length": ledger.integer("tokens.sequence_length", least=1),
         "training.micro_batch_size": ledger.integer("tokens.micro_batch_size", least=1),
         "training.gradient_accumulation": ledger.integer("tokens.batch_accumulation_per_replica", least=1),
@@ -104,7 +105,7 @@ def read_nanotron(path: Path) -> Reading:
         "parallel.ep": ledger.integer("parallelism.expert_parallel_size", least=1),
         "parallel.schedule": ledger.choice("parallelism.pp_engine", _ENGINES),
         "parallel.sequence_parallel": (ledger.text("parallelism.tp_mode") or "").upper() == "REDUCE_SCATTER",
-        "software": {"preset": "flash", "optimizer": "fused"},
+        "software": {"preset": "flash", "optimizer": "foreach" if False in fused else "fused"},
     }
     stage = ledger.integer("optimizer.zero_stage") or 0
     if stage:
@@ -114,6 +115,10 @@ def read_nanotron(path: Path) -> Reading:
         settings["parallel.data_parallel"] = "ddp"
         settings["ddp.bucket_cap_mb"] = ledger.integer("model.ddp_bucket_cap_mb", least=1)
     ledger.integer("model.ddp_bucket_cap_mb")
+    if ledger.flag("parallelism.tp_linear_async_communication") and axes["tp"] > 1:
+        ledger.note("parallelism.tp_linear_async_communication is not simulated: matrix products wait for all-gathers")
+    if ledger.flag("parallelism.tp_recompute_allgather") is False and axes["tp"] > 1:
+        ledger.note("parallelism.tp_recompute_allgather: false is not simulated: gathered activations are not kept")
     ledger.idle(*_IDLE)
     gpus = axes["dp"] * axes["pp"] * axes["tp"] * axes["cp"]
     return ledger.reading(NANOTRON, settings, gpus=gpus)
@@ -127,7 +132,7 @@ def _nanotron_optimizer(ledger: Ledger) -> str:
     return kinds[name.lower()]
 
 
-def _nanotron_model(ledger: Ledger) -> dict[str, Any]:
+def _nanotron_model(ledger: Ledger, tp: int) -> dict[str, Any]:
     at = "model.model_config"
     kinds = [name for name in ("is_llama_config", "is_qwen2_config") if ledger.flag(f"{at}.{name}")]
     if not kinds:
@@ -138,13 +143,15 @@ def _nanotron_model(ledger: Ledger) -> dict[str, Any]:
     act = ledger.choice(f"{at}.hidden_act", {"silu": "swiglu", "gelu": "geglu", "gelu_pytorch_tanh": "geglu"})
     bias = ledger.flag(f"{at}.attention_bias") or False
     window = ledger.integer(f"{at}.sliding_window_size", least=1)
+    vocabulary = ledger.integer(f"{at}.vocab_size", least=1)
+    divisible = ledger.integer("model.make_vocab_size_divisible_by", least=1) or 1
     model = {
         "layers": ledger.integer(f"{at}.num_hidden_layers", least=1),
         "hidden": ledger.integer(f"{at}.hidden_size", least=1),
         "heads": heads,
         "kv_heads": ledger.integer(f"{at}.num_key_value_heads", least=1) or heads,
         "ffn": ledger.integer(f"{at}.intermediate_size", least=1),
-        "vocab": ledger.integer(f"{at}.vocab_size", least=1),
+        "vocab": padded(vocabulary, divisible, tp) if vocabulary else None,
         "mlp": act or "swiglu",
         "qkv_bias": bias,
         "tied_embeddings": ledger.flag(f"{at}.tie_word_embeddings") or False,
@@ -182,10 +189,12 @@ def read_picotron(path: Path) -> Reading:
         )
     }
     fused = ledger.flag("model.use_fused_adam")
-    flash = ledger.flag("model.use_flash_attention") is not False
+    asked = (ledger.flag(key) for key in ("model.use_flash_attention", "environment.FLASH_ATTEN"))
+    flash = all(value is not False for value in [*asked])
     settings: dict[str, Any] = {
         "model": ledger.text("model.name"),
         **{f"model.{field}": value for field, value in changed.items()},
+        "model.tied_embeddings": False,  # picotron/model.py has a final_proj of its own
         "training.sequence_length": ledger.integer("training.seq_length", least=1),
         "training.micro_batch_size": ledger.integer("training.micro_batch_size", least=1),
         "training.gradient_accumulation": ledger.integer("training.gradient_accumulation_steps", least=1),

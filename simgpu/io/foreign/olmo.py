@@ -142,7 +142,8 @@ def _recompute(ledger: Ledger, layers: int) -> dict[str, Any]:
 
 def _sharding(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     if isinstance(ledger.raw("fsdp_config"), dict):  # Composer's, as in llm-foundry's files
-        ledger.flag("fsdp_config.activation_cpu_offload")
+        if ledger.flag("fsdp_config.activation_cpu_offload"):
+            ledger.note("fsdp_config.activation_cpu_offload is not simulated: activations stay on the GPU")
         mode = ledger.choice("fsdp_config.mixed_precision", {"pure": precision, "default": "fp32", "full": None})
         settings = read_fsdp(ledger, "fsdp_config") | {"fsdp.no_sync": None, "fsdp.backward_prefetch": "backward_post"}
         return settings | {"training.reduce_dtype": mode}

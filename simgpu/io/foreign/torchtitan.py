@@ -6,8 +6,7 @@ models/llama3/infra/parallelize.py.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,15 +18,18 @@ from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.selected_layers import model_layers, selected_layers, selected_settings
 from simgpu.io.foreign.toml_text import is_toml, parse_toml
 from simgpu.io.foreign.torchtitan_formats import format_settings, is_compiled
 from simgpu.io.foreign.torchtitan_keys import IDLE, NOT_SIMULATED
-from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings
+from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings, steps_of
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
 _OPTIMIZERS: Final = ("Adam", "AdamW")
+_DIGITS: Final = 9  # of a number of layers; more are no model's
+_FOLDED: Final = ("zbv", "dualpipev")
 DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
 
 
@@ -103,7 +105,7 @@ def read_job(document: Document) -> Reading:
     pp = ledger.integer(f"{pipes}.pipeline_parallel_degree", least=1) or 1
     cp = ledger.integer(f"{pipes}.context_parallel_degree", least=1) or 1
     model = _model(ledger)
-    layers = _layers(model)
+    layers = model_layers(model)
     compiled = is_compiled(ledger)
     settings: dict[str, Any] = {
         "model": model,
@@ -136,11 +138,14 @@ def read_job(document: Document) -> Reading:
     settings |= _replicas(ledger, block, pp)
     if settings["parallel.data_parallel"] == "ddp" and settings.get("parallel.pipeline_microbatches") is not None:
         ledger.note("DDP reduces gradients in every run of the pipeline there, and in the last run of a step here")
-    settings |= _recompute(ledger, layers, pp * settings.get("parallel.virtual_stages", 1))
-    settings |= format_settings(ledger, compiled)
+    settings |= _recompute(ledger, _placed(settings, layers, pp), pp, settings.get("parallel.schedule") in _FOLDED)
+    settings |= format_settings(ledger, compiled, experts=_has_experts(model))
     _left_out(ledger, pipes)
     ledger.idle(*IDLE)
-    return replace(ledger.reading(KIND, settings), options=document.data)
+    dp = settings.get("parallel.dp")  # ParallelDims: the degrees multiply to the ranks
+    if dp is not None:
+        settings |= steps_of(ledger, settings, dp)
+    return replace(ledger.reading(KIND, settings, gpus=dp and dp * tp * pp * cp), options=document.data)
 
 
 def _model(ledger: Ledger) -> dict[str, Any] | str | None:
@@ -183,14 +188,21 @@ def _optimizer(ledger: Ledger) -> str:
     return str(optimizer(name, ledger, "optimizer.name")["training.optimizer"])
 
 
-def _layers(model: dict[str, Any] | str | None) -> int | None:
+def _has_experts(model: dict[str, Any] | str | None) -> bool:
+    """Return whether a model may have experts: one of nobody's may."""
     from simgpu.workload.bundled import bundled_model, bundled_models
 
     if isinstance(model, dict):
-        return int(model["layers"])
-    if model in bundled_models():
-        return getattr(bundled_model(str(model)), "layers", None)
-    return None
+        return "experts" in model
+    return model not in bundled_models() or getattr(bundled_model(str(model)), "experts", None) is not None
+
+
+def _placed(settings: dict[str, Any], layers: int | None, pp: int) -> Sequence[int] | None:
+    """Return the layers of each stage, where they are known."""
+    stages = pp * settings.get("parallel.virtual_stages", 1)
+    equal = None if layers is None else [layers // stages] * stages
+    placed: Sequence[int] | None = settings.get("parallel.layers_per_stage", equal)
+    return placed
 
 
 def _left_out(ledger: Ledger, pipes: str) -> None:
@@ -241,21 +253,29 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
     return found
 
 
-def _recompute(ledger: Ledger, layers: int | None, stages: int) -> dict[str, Any]:
+def _recompute(ledger: Ledger, placed: Sequence[int] | None, pp: int, folded: bool) -> dict[str, Any]:
     key = "activation_checkpoint.mode"
     mode = (ledger.text(key) or "selective").lower()
     if mode not in ("none", "selective", "full"):
         ledger.refuse(key, "is not simulated", allowed="none, selective, full")
+    key = "activation_checkpoint.selective_ac_option"
+    option = ledger.text(key) or "2"
     if mode != "selective":
-        ledger.text("activation_checkpoint.selective_ac_option")
         return {"training.recompute": mode}
-    option = ledger.text("activation_checkpoint.selective_ac_option") or "2"
-    every = int(option) if re.fullmatch(r"0*[1-9]\d{0,8}", option) else 2
-    if not option.isdecimal():
+    if option != "op" and not (option.isascii() and option.isdecimal()):
+        problem = "torchtitan: Invalid selective AC option"
+        ledger.refuse(key, problem, allowed="op, or how many layers there are from one that is recomputed to the next")
+    every = 2 if option == "op" else int(option[:_DIGITS])
+    if option == "op":
         ledger.note(
             "selective_ac_option op recomputes every second matrix product and all that is cheap: simulated as the "
             "whole of every second layer"
         )
-    if every == 1 or layers is None:
+    if every <= 1:  # 0 is every layer too
         return {"training.recompute": "full"}
-    return {"training.recompute": "full", "training.recompute_layers": max(1, layers // stages // every)}
+    if placed is None:
+        ledger.note(
+            f"selective_ac_option {option}: every layer is recomputed here, of a model that has no known layers"
+        )
+        return {"training.recompute": "full"}
+    return selected_settings(ledger, "selective_ac_option", selected_layers(placed, pp, every, folded=folded), placed)

@@ -42,13 +42,15 @@ def is_compiled(ledger: Ledger) -> bool:
     return False
 
 
-def format_settings(ledger: Ledger, compiled: bool) -> dict[str, Any]:
+def format_settings(ledger: Ledger, compiled: bool, *, experts: bool = True) -> dict[str, Any]:
     """Return formats and kernels: FSDP gathers in bf16, reduces in fp32; fp8 finds scales in a pass over each tensor.
 
     Parameters
     ----------
     ledger : Ledger
     compiled : bool
+    experts : bool
+        Whether the model may have experts.
 
     Returns
     -------
@@ -75,6 +77,13 @@ def format_settings(ledger: Ledger, compiled: bool) -> dict[str, Any]:
     )
     if any("mx" in str(name) for name in listed):
         ledger.refuse("model.converters", "is not simulated: MX formats", allowed="float8")
+    grouped = [str(name) for name in listed if "grouped_mm" in str(name)]
+    if fp8 and grouped and all("grouped_mm" in str(name) or not str(name).strip() for name in listed):
+        if experts:
+            ledger.note(f"model.converters: {grouped[0]} has the experts' products alone in fp8; all of them are here")
+        else:
+            fp8 = False
+            ledger.note(f"model.converters: {grouped[0]} has no effect on a model without experts")
     if fp8:
         for name in ("float8.enable_fsdp_float8_all_gather", "quantize.linear.float8.enable_fsdp_float8_all_gather"):
             if ledger.flag(name):

@@ -7,6 +7,7 @@ later ones size them, and give no place to embedding and head.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -76,6 +77,38 @@ def batch_settings(ledger: Ledger, pp: int, pipes: str) -> dict[str, Any]:
     else:
         found["training.gradient_accumulation"] = local // micro
     return found
+
+
+def steps_of(ledger: Ledger, settings: Mapping[str, Any], dp: int) -> dict[str, Any]:
+    """Return the micro-batches of a step where the file has both its batch and the data-parallel ranks.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    settings : mapping
+        What `batch_settings` made of the file.
+    dp : int
+
+    Raises
+    ------
+    ScenarioError
+        When the ranks do not divide the batch (torchtitan/train.py).
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> found = {"training.micro_batch_size": 2, "training.global_batch_size": 16}
+    >>> steps_of(Ledger(Document(source="x.toml", data={})), found, 4)
+    {'training.gradient_accumulation': 2, 'training.global_batch_size': None}
+    """
+    total, micro = settings.get("training.global_batch_size"), settings["training.micro_batch_size"]
+    if total is None:
+        return {}
+    local = micro * settings.get("parallel.pipeline_microbatches", 1)
+    if total % (local * dp):
+        problem = f"is no multiple of local_batch_size x data-parallel ranks = {local} x {dp} = {local * dp}"
+        ledger.refuse("training.global_batch_size", problem)
+    return {"training.gradient_accumulation": total // (micro * dp), "training.global_batch_size": None}
 
 
 def schedule_settings(ledger: Ledger, pipes: str, pp: int, layers: int | None) -> dict[str, Any]:

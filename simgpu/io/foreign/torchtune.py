@@ -18,6 +18,7 @@ from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.selected_layers import model_layers, selected_layers, selected_settings
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtune"
@@ -34,20 +35,21 @@ _TRAINERS: Final = {
 }
 _FP8: Final = ("enable_fp8_training", "use_fp8")
 """Switches of torchao's float8 training, by their present and their first name."""
+_COMPILED: Final = ("model", "loss", "optimizer_step", "scale_grads")
+"""Parts that `compile` may name."""
 _IDLE: Final = (
     "output_dir", "tokenizer*", "dataset*", "seed", "shuffle", "run_val_every_n_steps", "batch_size_val",
     "checkpointer*", "resume_from_checkpoint", "save_*", "epochs", "max_steps_per_epoch", "clip_grad_norm", "log_*",
     "metric_logger*", "profiler*", "lr_scheduler*", "device", "loss.num_output_chunks", "loss.ignore_index",
     "model.lora_alpha",
     "model.lora_dropout", "num_workers", "collate_fn", "enable_async_checkpointing", "keep_last_n_checkpoints",
-    "model.quantize_base", "cudnn_deterministic_mode", "val_*", "custom_sharded_layers", "generation_*",
+    "cudnn_deterministic_mode", "val_*", "custom_sharded_layers", "generation_*",
     "optimizer_in_bwd", "low_cpu_ram", "quantizer.*", "tensor_parallel_plan.*",
     "model.decoder_trainable", "model.encoder_trainable", "model.fusion_trainable", "model.image_size",
-    *(f"optimizer.{name}" for name in ("lr", "weight_decay", "betas", "eps", "foreach", "amsgrad", "momentum",
+    *(f"optimizer.{name}" for name in ("lr", "weight_decay", "betas", "eps", "momentum",
                                        "maximize", "capturable", "differentiable", "block_wise")),
-    "dataloader*", "ac_mode", "ac_option", "memory_efficient_fsdp_wrap", "fp8_recipe_name", "fp8_pad_inner_dim",
-    "fp8_enable_fsdp_float8_all_gather",
-    "fp8_precompute_float8_dynamic_scale_for_fsdp",
+    "dataloader*", "fp8_recipe_name", "fp8_pad_inner_dim",
+    "fp8_precompute_float8_dynamic_scale_for_fsdp", "compile.flex_attention",
 )  # fmt: skip
 
 
@@ -93,7 +95,6 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         "training.gradient_accumulation": ledger.integer("gradient_accumulation_steps", least=1),
         "training.sequence_length": ledger.integer("tokenizer.max_seq_len", least=1),
         "training.precision": "fp8" if any(ledger.flag(name) for name in _FP8) else precision,
-        "training.recompute": "full" if ledger.flag("enable_activation_checkpointing") else "none",
         "training.param_dtype": precision,
         "training.grad_dtype": precision,
         "training.reduce_dtype": precision,
@@ -103,23 +104,80 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         "parallel.data_parallel": None if alone else "fsdp",
         "fsdp.reshard_after_forward": True if reshard is None else reshard,
         "fsdp.cpu_offload": (ledger.flag("fsdp_cpu_offload") or ledger.flag("fsdp.cpu_offload")) or None,
-        "fsdp.wrap_embedding_and_head": ledger.get("custom_sharded_layers") is not None or None,
+        "fsdp.wrap_embedding_and_head": ledger.get("custom_sharded_layers") is not None
+        or ledger.flag("memory_efficient_fsdp_wrap")
+        or None,
     }
+    settings |= _recompute(ledger, settings["model"])
     settings |= _optimizer(ledger, precision)
+    ranks = 1 if alone else _replicas(ledger, settings)
+    loss = (ledger.text("loss._component_") or "").rsplit(".", 1)[-1]
+    if "Chunked" in loss or "Linear" in loss:
+        ledger.note(f"loss._component_ {loss}: logits in chunks are not simulated: they are whole in memory")
     if "lora" in component:
         settings["training.lora"] = _lora(ledger)
-        if component.startswith("qlora"):
+        if component.startswith("qlora") or ledger.flag("model.quantize_base"):
             quantized(ledger, 4)
     if ledger.flag("enable_activation_offloading"):
         ledger.note("enable_activation_offloading is not simulated: activations stay on the GPU")
     if isinstance(ledger.raw("quantizer"), dict):
         ledger.note("quantizer: the rounding of weights and activations in training (QAT) is not simulated")
+    if ledger.flag("fp8_enable_fsdp_float8_all_gather"):
+        ledger.note("fp8_enable_fsdp_float8_all_gather is not simulated: weights are gathered as they are stored")
     if ledger.flag("model.use_dora"):
         ledger.note(f"model.use_dora: {DORA}")
     if ledger.flag("optimizer_in_bwd"):
         ledger.note("optimizer_in_bwd is not simulated: all gradients are kept to the optimizer's step")
     ledger.idle(*_IDLE)
-    return ledger.reading(KIND, settings, gpus=1 if alone else None)
+    return ledger.reading(KIND, settings, gpus=ranks)
+
+
+def _recompute(ledger: Ledger, model: str) -> dict[str, Any]:
+    """Read both ways to ask for recomputation, each of which the recipe looks at only without the other."""
+    whole, mode = ledger.flag("enable_activation_checkpointing"), ledger.text("ac_mode")
+    option = ledger.text("ac_option")
+    if mode is None or mode.lower() in ("none", "null"):
+        return {"training.recompute": "full" if whole else "none"}
+    if whole:
+        ledger.note("enable_activation_checkpointing has no effect beside ac_mode, nor ac_mode beside it")
+        return {"training.recompute": "none"}
+    if mode not in ("full", "selective"):
+        ledger.refuse("ac_mode", "is not known here", allowed="full, selective")
+    if mode == "full":
+        return {"training.recompute": "full"}
+    if option is None:
+        ledger.refuse("ac_mode", "recomputes by ac_option, which is missing", fix="set ac_option: 2, or op")
+    every = 2 if option == "op" else ledger.integer("ac_option", least=1) or 1
+    if option == "op":
+        ledger.note(
+            "ac_option op recomputes every second matrix product and all that is cheap: simulated as the whole of "
+            "every second layer"
+        )
+    layers = model_layers(model)
+    if layers is None and every > 1:
+        ledger.note(f"ac_option {option}: every layer is recomputed here, of a model that has no known layers")
+    if layers is None or every == 1:
+        return {"training.recompute": "full"}
+    return selected_settings(ledger, "ac_option", selected_layers([layers], 1, every), [layers])
+
+
+def _replicas(ledger: Ledger, settings: dict[str, Any]) -> int | None:
+    """Settle how replicas are joined, and return the ranks where the recipe has them (ParallelDims)."""
+    replicate = ledger.integer("data_parallel_replicate_dim", least=1) or 1
+    shard = ledger.integer("data_parallel_shard_dim", least=-1) or -1
+    if replicate > 1 and shard == 1:
+        settings["parallel.data_parallel"] = "ddp"
+        ledger.note("data_parallel_shard_dim: 1 is simulated as DDP")
+    elif replicate > 1:
+        settings["parallel.data_parallel"] = "hsdp"
+        if shard > 0:
+            settings["fsdp.shard_size"] = shard
+        else:
+            ledger.open["sharded_replicas"] = str(replicate)  # each has what they leave of the GPUs
+    if shard < 0:
+        return None
+    settings["parallel.dp"] = replicate * shard
+    return replicate * shard * (settings["parallel.tp"] or 1) * (settings["parallel.cp"] or 1)
 
 
 def _refuse(ledger: Ledger) -> None:
@@ -141,9 +199,25 @@ def _optimizer(ledger: Ledger, precision: str) -> dict[str, Any]:
         ledger.refuse("optimizer._component_", "is no optimizer that is simulated", allowed="AdamW, AdamW8bit, SGD")
     if precision != "fp32" and kept != "adam8bit":
         ledger.note(f"the moments are in {precision} there and in fp32 here, 2 bytes more for each")
-    kernels = "fused" if ledger.flag("optimizer.fused") else "foreach"
-    preset = "compile" if ledger.flag("compile") else "flash"
+    many = ledger.flag("optimizer.foreach") is not False
+    kernels = "fused" if ledger.flag("optimizer.fused") else "foreach" if many else "for_loop"
+    if ledger.flag("optimizer.amsgrad"):
+        ledger.note("optimizer.amsgrad is not simulated: its third state is left out")
+    preset = "compile" if _is_compiled(ledger) else "flash"
     return {"training.optimizer": kept, "software": {"preset": preset, "optimizer": kernels}}
+
+
+def _is_compiled(ledger: Ledger) -> bool:
+    """Return whether the model is compiled: a recipe may name parts, of which it compiles those that it leaves out."""
+    if not isinstance(ledger.raw("compile"), dict):
+        return bool(ledger.flag("compile"))
+    parts = {name: ledger.flag(f"compile.{name}") is not False for name in _COMPILED}
+    if not parts["model"]:
+        others = ", ".join(name for name in _COMPILED if parts[name])
+        ledger.note(
+            f"compile.model: false: kernels of the model are those of eager PyTorch here ({others} compiled there)"
+        )
+    return parts["model"]
 
 
 def _lora(ledger: Ledger) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from simgpu.dtypes import DType
 from simgpu.io.foreign.accelerate import ROTATE_METHODS
+from simgpu.io.foreign.selected_layers import nearest_count, selected_layers
 from simgpu.io.foreign.torchtitan import DDP_BUCKET_MIB, flavors
 from simgpu.io.launch.job import Files, Job, cannot
 from simgpu.io.launch.script import LAUNCH, nccl_variables, rendezvous, script, torchrun
@@ -209,10 +210,8 @@ def _pipeline(job: Job) -> dict[str, Any]:
         given = strategy.pipeline_microbatches is not None
         field = "parallel.pipeline_microbatches" if given else "training.gradient_accumulation"
         raise cannot(field, each, problem)
-    stages = strategy.pp * strategy.virtual_stages
-    placed = strategy.layers_per_stage
-    if placed is None:
-        placed = (job.model.layers // stages,) * stages
+    placed = _placed(job)
+    stages = len(placed)
     parts = [[f"layers.{layer}" for layer in range(sum(placed[:at]), sum(placed[: at + 1]))] for at in range(stages)]
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "output"]
@@ -221,6 +220,12 @@ def _pipeline(job: Job) -> dict[str, Any]:
         "pipeline_parallel_microbatch_size": job.training.micro_batch_size,
         "module_fqns_per_model_part": parts,
     }
+
+
+def _placed(job: Job) -> tuple[int, ...]:
+    """Return the layers of each stage."""
+    stages = job.strategy.pp * job.strategy.virtual_stages
+    return job.strategy.layers_per_stage or (job.model.layers // stages,) * stages
 
 
 def _axes(job: Job) -> dict[str, Any]:
@@ -248,9 +253,14 @@ def _recompute(job: Job) -> dict[str, Any]:
         raise cannot("training.recompute", "selective", problem, allowed="none, full")
     if training.recompute == "none" or training.recompute_layers is None:
         return {"mode": training.recompute}
-    each = job.model.layers // job.strategy.pp
-    every = each // training.recompute_layers
-    if every < 1 or max(1, each // every) != training.recompute_layers:
-        problem = f"is no whole fraction of the {each} layers of a rank: torchtitan recomputes every n-th layer"
+    folded, placed = job.strategy.schedule in ("zbv", "dualpipev"), _placed(job)
+    wanted = min(training.recompute_layers, max(placed))
+    counts = {n: selected_layers(placed, job.strategy.pp, n, folded=folded) for n in range(1, max(placed) + 1)}
+    exact = [n for n, selected in counts.items() if selected == [min(wanted, layers) for layers in placed]]
+    near = [n for n, selected in counts.items() if nearest_count(selected, placed) == wanted]
+    every = next(iter(exact + near), None)
+    if every is None:
+        told = ", ".join(str(layers) for layers in dict.fromkeys(placed))
+        problem = f"is no whole fraction of the {told} layers of a stage: torchtitan recomputes every n-th layer"
         raise cannot("training.recompute_layers", training.recompute_layers, problem)
     return {"mode": "selective", "selective_ac_option": str(every)}
