@@ -17,7 +17,7 @@ from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import trainer_settings
+from simgpu.io.foreign.trainer import COMPILED, trainer_settings
 
 KIND: Final = "axolotl"
 _AXES: Final = (
@@ -27,7 +27,9 @@ _AXES: Final = (
     "context_parallel_size",
     "expert_parallel_size",
 )
+_OF_MODEL: Final = ("overrides_of_model_config", "overrides_of_model_kwargs", "model_config")
 _RINGS: Final = {"varlen_llama3": "all_gather", "batch_ring": "p2p"}
+_CONTEXT: Final = ("context_parallel_size", "sequence_parallel_degree")
 _ATTENTION: Final = ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "s2_attention")
 
 
@@ -75,8 +77,13 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ledger = Ledger(overridden(path, over))
     if ledger.get("rl") is not None:
         ledger.refuse("rl", "is not simulated: its step is more than one model's training")
-    check_overrides(ledger, "overrides_of_model_config")
+    for block in _OF_MODEL:
+        check_overrides(ledger, block)
     _vague(ledger)
+    if not ledger.flag("torch_compile"):  # Axolotl then hands neither to Trainer
+        for name in COMPILED:
+            ledger.data.pop(name, None)
+        ledger.idle(*COMPILED)
     settings = trainer_settings(ledger)
     settings["model"] = ledger.text("base_model")
     settings["training.micro_batch_size"] = micro = ledger.integer("micro_batch_size", least=1)
@@ -88,11 +95,15 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if batch and micro:  # of one GPU
         settings["training.gradient_accumulation"] = ledger.matched[STEPS] = max(1, batch // micro)
     settings |= _precision(ledger)
+    if ledger.flag("fp8"):  # of torchao, above weights that are loaded as before
+        settings["software"] = settings.get("software") or "flash"
     settings |= _adapter(ledger, settings.get("training.precision"))
     settings |= {key: value for key, value in _parallel(ledger).items() if value is not None}
     whole = settings.get("training.lora") is None
     if whole and "parallel.data_parallel" not in settings and "deepspeed_config_file" not in ledger.open:
         settings |= _loaded(settings.get("training.precision"))
+    if ledger.flag("fp8"):
+        settings["training.precision"] = "fp8"
     if any(ledger.flag(name) for name in _ATTENTION) and "software" not in settings:
         settings["software"] = "flash"
     if ledger.get("unfrozen_parameters") is not None:
@@ -104,6 +115,9 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         if ledger.raw(name) not in (None, False, [], {}):
             ledger.get(name)
             ledger.note(f"{name} {words}")
+            for leaf in ledger.account.leaves:
+                if leaf.startswith(f"{name}."):
+                    ledger.get(leaf)
     sizes = [ledger.integer(name, least=1) for name in _AXES]
     gpus = 1
     for size in sizes:
@@ -171,14 +185,15 @@ def _adapter(ledger: Ledger, precision: str | None) -> dict[str, Any]:
 
 def _parallel(ledger: Ledger) -> dict[str, Any]:
     tensor = ledger.integer("tensor_parallel_size", least=1)
-    context = ledger.integer("context_parallel_size", least=1) or ledger.integer("sequence_parallel_degree", least=1)
+    key = next((name for name in _CONTEXT if ledger.raw(name) is not None), _CONTEXT[0])
+    context = ledger.integer(key, least=1)
     shard, replicas = ledger.integer("dp_shard_size", least=1), ledger.integer("dp_replicate_size", least=1)
     settings: dict[str, Any] = {"parallel.tp": tensor, "parallel.cp": context}
     if context and context > 1:
         flash = ledger.flag("flash_attention") or "flash" in str(ledger.raw("attn_implementation") or "").lower()
         if not flash:
             problem = "Axolotl: flash_attention: true must be set with context_parallel_size > 1"
-            ledger.refuse("context_parallel_size", problem, fix="write flash_attention: true")
+            ledger.refuse(key, problem, fix="write flash_attention: true")
         settings["parallel.cp_comm_type"] = _ring(ledger)
     if shard and replicas and shard > 1 and replicas > 1:
         settings |= {"parallel.data_parallel": "hsdp", "fsdp.shard_size": shard}

@@ -23,6 +23,13 @@ PRICED: Final = {
     "selective_checkpointing": "is not simulated: blocks are recomputed as gradient_checkpointing says",
     "relora": "is not simulated beyond its adapters",
     "peft_layers_to_transform": "is not simulated: all layers have adapters",
+    "gc_steps": "is not simulated: emptying the cache takes no time",
+    "lora_mlp_kernel": "is not simulated: adapters run in separate kernels",
+    "lora_qkv_kernel": "is not simulated: adapters run in separate kernels",
+    "lora_o_kernel": "is not simulated: adapters run in separate kernels",
+    "lora_embedding_kernel": "is not simulated: adapters run in separate kernels",
+    "process_reward_model": "trains a head with two outputs, which is simulated with the vocabulary's",
+    "fp8_enable_fsdp_float8_all_gather": "is not simulated: weights are gathered as they are stored",
     "lora_rank_pattern": "is not simulated: all adapters have the rank lora_r",
 }  # fmt: skip
 """Switches that are not simulated, and what is instead."""
@@ -47,7 +54,7 @@ _TEXT: Final = (
 )  # fmt: skip
 _MODEL: Final = (
     "base_model_config", "base_model_ignore_patterns", "cls_model_config", "model_type", "type_of_model",
-    "revision_of_model", "model_config", "overrides_of_model_kwargs", "model_revision",
+    "revision_of_model", "model_revision",
     "trust_remote_code", "is_falcon_derived_model", "is_llama_derived_model", "is_mistral_derived_model",
     "is_qwen_derived_model", "reinit_weights", "num_labels", "use_kernels", "experts_implementation", "use_scattermoe",
     "use_dsv4_kernels", "dsv4_fp8_nonexpert_mode", "dsv4_fp8_lora_kernel", "dsv4_shared_mlp_lora_kernel",
@@ -58,8 +65,7 @@ _MODEL: Final = (
 )  # fmt: skip
 _ADAPTERS: Final = (
     "adapter", "lora_model_dir", "lora_alpha", "lora_dropout", "lora_fan_in_fan_out", "lora_modules_to_save",
-    "lora_target_parameters", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel",
-    "lora_on_cpu", "lora_alpha_pattern", "loraplus_lr_ratio", "loraplus_lr_embedding",
+    "lora_target_parameters", "lora_on_cpu", "lora_alpha_pattern", "loraplus_lr_ratio", "loraplus_lr_embedding",
     "peft", "peft_use_rslora", "peft_use_dora", "peft_init_lora_weights", "peft_layers_pattern",
     "peft_trainable_token_indices", "peft_ensure_weight_tying",
     "qlora_sharded_model_loading", "merge_lora", "merge_method", "lora_out_dir", "relora_prune_ratio",
@@ -77,11 +83,11 @@ _TRAINING: Final = (
     "eval_batch_size", "lr_scheduler", "lr_scheduler_kwargs", "lr_quadratic_warmup", "lr_div_factor", "lr_groups",
     "cosine_min_lr_ratio", "cosine_constant_lr_ratio", "embedding_lr", "embedding_lr_scale", "weight_decay",
     "adam_beta3", "adam_epsilon2", "optim_args", "optim_target_modules", "early_stopping_patience",
-    "loss_watchdog_threshold", "loss_watchdog_patience", "gc_steps", "gc_collect_steps", "saves_per_epoch",
+    "loss_watchdog_threshold", "loss_watchdog_patience", "gc_collect_steps", "saves_per_epoch",
     "save_first_step", "evals_per_epoch", "eval_table_size", "eval_max_new_tokens", "eval_table_max_new_tokens",
     "do_causal_lm_eval", "eval_causal_lm_metrics", "do_bench_eval", "bench_dataset", "bench_split",
     "auto_resume_from_checkpoints", "resume_from_checkpoint", "dynamic_checkpoint", "include_tkps",
-    "gradient_checkpointing_kwargs", "process_reward_model", "center_rewards_coefficient", "rl_beta", "dpo_beta",
+    "gradient_checkpointing_kwargs", "center_rewards_coefficient", "rl_beta", "dpo_beta",
     "trl", "vllm", "generate_samples", "num_generation_samples", "generation_max_new_tokens", "use_eaft", "eaft_alpha",
     "eaft_k", "axolotl_config_path", "lisa_layers_attribute", "profiler_steps", "profiler_steps_start",
     "jagged_restart_steps", "jagged_restart_warmup_steps", "jagged_restart_anneal_steps",

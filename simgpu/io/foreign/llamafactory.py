@@ -105,7 +105,7 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
     for name, words in PRICED.items():
-        if ledger.flag(name):
+        if ledger.text(name) in ("convert", "load") or ledger.flag(name):  # words of mixture_of_depths
             ledger.note(f"{name}: {words}")
     if any(name in ledger.data for name in _MEGATRON):
         settings |= _megatron(ledger)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 PRICED: Final = {
+    "use_asft_loss": "the reference model and its pass are not simulated",
     "use_adam_mini": "Adam-mini keeps a moment per block; whole moments are kept here",
     "use_muon": "Muon's orthogonalisation is not simulated: it is priced as the optimizer that optim names",
     "mixture_of_depths": "tokens that skip layers are not simulated: all pass through all",
@@ -52,7 +53,7 @@ _FINETUNING: Final = (
     "galore_proj_type", "galore_layerwise", "apollo_target", "apollo_rank", "apollo_update_interval", "apollo_scale",
     "apollo_proj", "apollo_proj_type", "apollo_scale_type", "apollo_layerwise", "apollo_scale_front", "badam_mode",
     "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio", "badam_mask_mode",
-    "badam_verbose", "use_dft_loss", "use_eaft_loss", "use_asft_loss", "asft_alpha", "eaft_alpha",
+    "badam_verbose", "use_dft_loss", "use_eaft_loss", "asft_alpha", "eaft_alpha",
     "compute_accuracy", "disable_shuffling", "early_stopping_steps", "plot_loss", "predict_with_generate",
     "include_effective_tokens_per_second", "do_predict", "use_swanlab", "swanlab_project", "swanlab_workspace",
     "swanlab_run_name", "swanlab_mode", "swanlab_api_key", "swanlab_logdir", "swanlab_lark_webhook_url",

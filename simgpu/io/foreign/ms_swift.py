@@ -143,7 +143,7 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
     if bits:
         quantized(ledger, bits)
     ledger.idle(*_IDLE)
-    ledger.written = written
+    ledger.written = {**ledger.written, **written}
     return ledger.reading(KIND, settings)
 
 

@@ -19,6 +19,7 @@ from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import trainer_settings
+from simgpu.io.foreign.trainer_keys import IDLE as _HANDED_ON
 
 KIND: Final = "oumi"
 _TRAINERS: Final = ("trl_sft", "hf", "oumi")
@@ -32,7 +33,7 @@ _IDLE: Final = (
     "peft.lora_task_type", "peft.bnb_4bit_quant_type", "peft.bnb_4bit_quant_storage", "peft.bnb_4bit_compute_dtype",
     "peft.use_bnb_nested_quant", "peft.q_lora_bits", "peft.use_bnb_4bit_compute_dtype", "peft.lora_modules_to_save",
     "peft.lora_init_weights",
-    "training.trainer_kwargs*", "training.include_performance_metrics", "training.dataloader_main_process_only",
+    "training.include_performance_metrics", "training.dataloader_main_process_only",
 )  # fmt: skip
 
 
@@ -93,6 +94,7 @@ def read_oumi(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         settings["training.reduce_dtype"] = None if loaded == "fp32" else loaded
     if ledger.flag("training.use_peft"):
         settings["training.lora"] = _lora(ledger)
+    ledger.idle(*(f"training.trainer_kwargs.{name}" for name in _HANDED_ON))
     ledger.idle(*_IDLE, *([] if ledger.flag("fsdp.enable_fsdp") else ["fsdp"]))
     return ledger.reading(KIND, settings)
 

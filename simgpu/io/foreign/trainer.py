@@ -6,6 +6,7 @@ huggingface/trl ``trl/trainer/sft_config.py``, ``trl/trainer/model_config.py``. 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, laid_over, overridden
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer_keys import IDLE, SEVERAL_MODELS
+from simgpu.io.foreign.trainer_keys import IDLE, PRICED, SEVERAL_MODELS
 
 KIND: Final = "trainer"
 SEQUENCES: Final = (
@@ -38,6 +39,7 @@ _RECOMPUTE: Final = ("gradient_checkpointing", "activation_checkpointing")
 RECOMPUTES: Final = "trainer_recomputes"
 """Key in ``open`` of arguments by which Trainer itself recomputes blocks."""
 _UNDECIDED: Final = ("auto", "false", "none")
+COMPILED: Final = ("torch_compile_backend", "torch_compile_mode")
 _WORDS: Final = ("true", "false", "none")
 """Values of --deepspeed that name no file: DeepSpeed's own is a switch (deepspeed/__init__.py)."""
 _OFFLOADED: Final = {"offload_optimizer": 1, "offload_param": 3}
@@ -151,7 +153,11 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
         ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
     if ledger.number(f"{at}label_smoothing_factor"):
         ledger.note("label_smoothing_factor: the whole log-softmax in fp32 that it keeps is not simulated")
-    ledger.idle(*(f"{at}{name}" for name in IDLE))
+    for name, words in PRICED.items():
+        if ledger.raw(f"{at}{name}") not in (None, False, 0):
+            ledger.get(f"{at}{name}")
+            ledger.note(f"{name}: {words}")
+    ledger.idle(*(f"{at}{name}" for name in (*IDLE, *PRICED)))
     return settings
 
 
@@ -191,7 +197,8 @@ def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
     attention = next((kind for kind in found if kind is not None), None)
     if ledger.flag(f"{at}use_flash_attn") or ledger.flag(f"{at}use_flash_attention_2"):
         attention = "flash"
-    compiled = ledger.flag(f"{at}torch_compile")
+    chosen = [ledger.text(f"{at}{name}") for name in COMPILED]  # each turns it on
+    compiled = ledger.flag(f"{at}torch_compile") or any(chosen)
     kernels = settings.pop("software.optimizer", None)
     preset = "compile" if compiled else attention or ("flash" if kernels else None)
     if preset:
@@ -257,6 +264,7 @@ def _loaded(ledger: Ledger, at: str) -> None:
 
 def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Note a DeepSpeed file that is named, and what it must say too; return Trainer's defaults of the batch."""
+    _inline(ledger, f"{at}deepspeed")
     given, file = ledger.text(f"{at}deepspeed"), ledger.text(f"{at}deepspeed_config")
     switch = (given or "").lower()
     named = file if given is None or switch in _WORDS else given
@@ -273,6 +281,15 @@ def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any
         for field, key in (("training.micro_batch_size", MICRO), ("training.gradient_accumulation", STEPS))
         if settings[field] is None
     }
+
+
+def _inline(ledger: Ledger, key: str) -> None:
+    """Make a file of DeepSpeed's options that stand among the arguments, which Trainer takes as well."""
+    options, name = ledger.raw(key), "deepspeed.json"
+    if isinstance(options, dict) and "." not in key:
+        ledger.get(key)
+        ledger.data[key] = name
+        ledger.written = {**ledger.written, name: json.dumps(options)}
 
 
 def _in_code(ledger: Ledger, at: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ _ARGUMENTS: Final = (
     "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "optim_args", "optim_target_modules", "past_index",
     "average_tokens_across_devices", "label_smoothing_factor", "bf16_full_eval", "fp16_full_eval", "fp16_opt_level",
     "fp16_backend", "half_precision_backend", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs",
-    "use_cache", "neftune_noise_alpha", "torch_empty_cache_steps", "logging_strategy", "logging_steps", "logging_dir",
+    "use_cache", "neftune_noise_alpha", "logging_strategy", "logging_steps", "logging_dir",
     "logging_first_step", "logging_nan_inf_filter", "log_on_each_node", "log_level", "log_level_replica",
     "include_num_input_tokens_seen", "include_tokens_per_second", "include_inputs_for_metrics", "include_for_metrics",
     "disable_tqdm", "report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id",
@@ -21,7 +21,7 @@ _ARGUMENTS: Final = (
     "push_to_hub", "push_to_hub_model_id", "push_to_hub_organization", "push_to_hub_token", "hub_model_id",
     "hub_strategy", "hub_token", "hub_private_repo", "hub_always_push", "hub_revision", "load_best_model_at_end",
     "metric_for_best_model", "greater_is_better", "ignore_data_skip", "restore_callback_states_from_checkpoint",
-    "resume_from_checkpoint", "full_determinism", "seed", "data_seed", "dataloader_drop_last",
+    "resume_from_checkpoint", "seed", "data_seed", "dataloader_drop_last",
     "dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers", "dataloader_prefetch_factor",
     "dataloader_multiprocessing_context", "dataloader_in_order", "remove_unused_columns", "label_names",
     "group_by_length", "length_column_name", "train_sampling_strategy", "ddp_backend", "ddp_timeout",
@@ -71,6 +71,11 @@ _OTHERS: Final = (
 """lm-sys/FastChat, haotian-liu/LLaVA, QwenLM/Qwen, tatsu-lab/stanford_alpaca and others that take TrainingArguments."""
 IDLE: Final = (*_ARGUMENTS, *_EXAMPLES, *_TRL, *_RECIPES, *_OTHERS)
 """Names; all below one that is a mapping too."""
+PRICED: Final = {
+    "torch_empty_cache_steps": "emptying the cache every so many steps takes no time here",
+    "full_determinism": "slower kernels that give equal results are not simulated",
+}
+"""Arguments that are not simulated, and what is instead."""
 SEVERAL_MODELS: Final = (
     "beta", "max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "reward_model_path",
     "ref_model_init_kwargs", "precompute_ref_log_probs", "rpo_alpha", "desirable_weight", "undesirable_weight",
