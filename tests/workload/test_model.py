@@ -21,8 +21,8 @@ PUBLISHED = {
     "deepseek-v3": 671_026_404_352,
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-235b-a22b": 235_093_634_560,
-    # published 116,829,156,672 and 20,914,757,184; per layer and expert 2 x 2,880 + 2,880 biases and one of the router's,
-    # per layer 64 sinks are left out
+    # published 116,829,156,672 and 20,914,757,184; left out: of each expert 3 x 2,880 biases and one of the router's,
+    # of each layer 64 sinks
     "gpt-oss-120b": 116_829_156_672 - 36 * (128 * (8640 + 1) + 64),
     "gpt-oss-20b": 20_914_757_184 - 24 * (32 * (8640 + 1) + 64),
     # and 60 x 384 correction biases of the routers, which no gradient trains
