@@ -102,7 +102,7 @@ EXPECTED = {
         "fsdp.shard_size": 4,
         "fsdp.reshard_after_forward": False,  # with a pipeline, torchtitan keeps the weights
         "training.micro_batch_size": 2,
-        "training.global_batch_size": 64,
+        "training.gradient_accumulation": 4,  # 64 sequences of 8 replicas with 2 each
         "training.recompute": "full",
         "training.recompute_layers": 1,  # every fourth of 8 layers on a rank
         "training.reduce_dtype": "fp32",
