@@ -231,13 +231,14 @@ def _of_length(case: Case, name: str, text: str, length: int) -> Cause:
 def _batch(case: Case) -> Iterator[Cause]:
     training = case.training
     size, steps = training.micro_batch_size, training.accumulation
+    half_size, half_steps = (number // 2 if number % 2 == 0 else 0 for number in (size, steps))
     tries = (
         ("accumulation_doubled", "twice as many micro-batches a step", size, 2 * steps),
-        ("accumulation_halved", "half as many micro-batches a step", size, steps // 2 if steps % 2 == 0 else 0),
+        ("accumulation_halved", "half as many micro-batches a step", size, half_steps),
         ("micro_batch_doubled", "micro-batches twice as large", 2 * size, steps),
-        ("micro_batch_halved", "micro-batches half as large", size // 2 if size % 2 == 0 else 0, steps),
-        ("fewer_micro_batches", "half as many micro-batches, twice as large", 2 * size, steps // 2 * (1 - steps % 2)),
-        ("more_micro_batches", "twice as many micro-batches, half as large", size // 2 * (1 - size % 2), 2 * steps),
+        ("micro_batch_halved", "micro-batches half as large", half_size, steps),
+        ("fewer_micro_batches", "half as many micro-batches, twice as large", 2 * size, half_steps),
+        ("more_micro_batches", "twice as many micro-batches, half as large", half_size, 2 * steps),
     )
     for name, text, one, number in tries:
         if one and number and accepted(case.strategy, number):
