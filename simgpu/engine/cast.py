@@ -73,7 +73,7 @@ class Cast:
         sides = [self.rendezvous.side(rank, work) for work in layout.transfers]
         events = RankEvents(self.loop, layout.events, self.steps)
         events.busy = len(role.streams) - 1 - len(host_streams)
-        residency = None if self._times is None else Residency(self.env, self._times)
+        residency = None if self._times is None else Residency(self.env, self.loop, self._times)
         memory = self.recorder.memory[rank] = MemoryLog()
         blocks = self._blocks(rank, layout, sides, events, residency, memory)
         for name in sorted(role.streams, key=self.number.__getitem__):

@@ -37,9 +37,15 @@ class Horizon:
     _within: list[StreamProcess] = field(default_factory=list)
     _behind: list[StreamProcess] = field(default_factory=list)
     _streams: dict[tuple[int, int], StreamProcess] = field(init=False)  # by rank and stream
+    _ends: list[int] = field(init=False)  # of rank 0's steps
 
     def __post_init__(self) -> None:
+        self._ends = self.processes[0].step_ends_ns
         self._streams = {(process.rank, process.index): process for process in self.processes}
+
+    def waits(self) -> bool:
+        """Whether rank 0 has to end another step before any can be reported."""
+        return self.step < 0 and len(self._ends) <= self._seen
 
     def reached(self) -> bool:
         """Whether nothing more has to be played."""
@@ -61,7 +67,7 @@ class Horizon:
 
     def _goes_on(self) -> bool:
         """Turn to the next step that has ended and may be reported."""
-        ends, step = self.processes[0].step_ends_ns, self._seen
+        ends, step = self._ends, self._seen
         if step >= min(len(ends), self.last + 1):
             return False
         before = ends[step - 2] if step > 1 else 0

@@ -136,7 +136,7 @@ def beside(
     """
     if times is not None and (levels.level >= 0 or levels.changes):
         begin = ready_ns if held is None else max(ready_ns, held.begin_ns + held.launches.first_ns[0])
-        return foreseen(times.of(work) if each_ns is None else times.stretched(work, each_ns), begin, held, levels)
+        return foreseen(times.of(work, each_ns), begin, held, levels)
     assert held is not None  # otherwise nothing slows them down
     alone = [kernel.duration_ns for kernel in work.kernels] if each_ns is None else each_ns
     return held.launches.run(alone, ready_ns, held.begin_ns)

@@ -41,20 +41,21 @@ class KernelTimes:
     _rows: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by identity, which the Program keeps
     _runs: dict[int, RunTimes] = field(default_factory=dict)
 
-    def of(self, work: Compute) -> RunTimes:
-        """Return the times of an instruction's kernels."""
+    def of(self, work: Compute, durations_ns: Sequence[int] | None = None) -> RunTimes:
+        """Return the times of an instruction's kernels.
+
+        Those that take others alone grow in proportion beside communication.
+        """
         found = self._runs.get(id(work.kernels))
         if found is None:
             found = self._runs[id(work.kernels)] = RunTimes(
                 work.kernels, [self._row(kernel) for kernel in work.kernels]
             )
-        return found
-
-    def stretched(self, work: Compute, durations_ns: Sequence[int]) -> RunTimes:
-        """Return the times of kernels that take others alone: beside communication they grow in proportion."""
+        if durations_ns is None:
+            return found
         rows = [
             row if duration == row[0] else (duration, *longer(row[1:], row[0], duration))
-            for row, duration in zip(self.of(work).rows, durations_ns, strict=True)
+            for row, duration in zip(found.rows, durations_ns, strict=True)
         ]
         return RunTimes(work.kernels, rows)
 

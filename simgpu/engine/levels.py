@@ -39,8 +39,10 @@ class Levels:
         if changes and changes[0][0] <= time_ns:
             while changes and changes[0][0] <= time_ns:
                 _, level, by = heappop(changes)
-                counts[level] = counts.get(level, 0) + by
-            self.level = max([-1, *[level for level, count in counts.items() if count > 0]])
+                counts[level] = count = counts.get(level, 0) + by
+                if not count:
+                    del counts[level]
+            self.level = max(counts, default=-1)
         return self.level
 
     @property
@@ -63,4 +65,4 @@ class Levels:
     def state(self, base_ns: int = 0) -> Hashable:
         """Return all that is known, with times from a base on."""
         changes = sorted([(time - base_ns, level, by) for time, level, by in self.changes])
-        return tuple(changes), tuple(sorted([item for item in self._counts.items() if item[1]]))
+        return tuple(changes), tuple(sorted(self._counts.items()))

@@ -11,6 +11,7 @@ from simpy import Environment, Event
 
 from simgpu.engine.fairness import Demand, Share, demand, fair_shares
 from simgpu.engine.instant import Instant
+from simgpu.engine.levels import NEVER_NS
 from simgpu.engine.recorder import Recorder
 from simgpu.engine.shared_links import shared_links
 from simgpu.program import Program, TransferCost
@@ -52,7 +53,7 @@ class Network:
     _on_link: dict[int, dict[int, None]] = field(default_factory=dict)
     _touched: set[int] = field(default_factory=set)
     _pending: bool = False
-    _version: int = 0
+    _armed_ns: int = NEVER_NS  # when the next one ends, as far as is known
     _order: int = 0
     _demands: dict[int, Demand] = field(default_factory=dict)
     _known: dict[tuple[int, ...], list[Share]] = field(default_factory=dict)  # by what shares links
@@ -82,13 +83,21 @@ class Network:
         self._order += 1
         flow = Flow(self._order, transfer, wanted, cost.stream_ns, done, float(cost.stream_ns), int(self.env.now))
         self._flows[flow.order] = flow
+        alone = True
         for link, _, _ in wanted.shares:
-            self._on_link.setdefault(link, {})[flow.order] = None
-            self._touched.add(link)
-        self._mark()
+            others = self._on_link.setdefault(link, {})
+            alone = alone and not others
+            others[flow.order] = None
+        if alone:  # for now: it changes nobody's speed
+            (share,) = self._shares([flow])
+            self._go(flow, share, flow.since_ns)
+            self._arm(flow.finish_ns)
+        else:
+            self._mark(wanted)
         return flow
 
-    def _mark(self) -> None:
+    def _mark(self, changed: Demand) -> None:
+        self._touched.update([link for link, _, _ in changed.shares])
         if not self._pending:
             self._pending = True
             self.instant.last(self._resolve)  # all changes of one instant are handled together
@@ -100,9 +109,12 @@ class Network:
         for flow, share in zip(flows, self._shares(flows), strict=True):
             if share.speed != flow.speed:  # unchanged speeds keep their piece: rounding never depends on bystanders
                 self._advance(flow, now, last=False)
-                flow.speed, flow.limit = share.speed, share.limit
-                flow.finish_ns = now + math.ceil(flow.left_ns / share.speed)
-        self._arm(now)
+                self._go(flow, share, now)
+        self._arm(min([flow.finish_ns for flow in flows], default=NEVER_NS))
+
+    def _go(self, flow: Flow, share: Share, now: int) -> None:
+        flow.speed, flow.limit = share.speed, share.limit
+        flow.finish_ns = now + math.ceil(flow.left_ns / share.speed)
 
     def _shares(self, flows: Sequence[Flow]) -> list[Share]:
         """Share links out; the same transfers meet again and again."""
@@ -138,28 +150,28 @@ class Network:
             self.recorder.flows.append((flow.transfer, flow.since_ns, now, rate, last, flow.limit))
         flow.since_ns = now
 
-    def _arm(self, now: int) -> None:
-        self._version += 1
-        if self._flows:
-            version = self._version
-            wake = min(flow.finish_ns for flow in self._flows.values())
-            _call(self.env, wake - now, lambda _: self._finish(version))
+    def _arm(self, time_ns: int) -> None:
+        if time_ns < self._armed_ns:
+            self._armed_ns = time_ns
+            timeout = self.env.timeout(time_ns - int(self.env.now))
+            assert timeout.callbacks is not None  # a fresh event always has a list
+            timeout.callbacks.append(self._finish)
 
-    def _finish(self, version: int) -> None:
-        if version != self._version:
-            return  # speeds changed since; a later wake-up is armed
+    def _finish(self, event: Event) -> None:
         now = int(self.env.now)
+        if now < self._armed_ns:
+            return  # another one ended earlier
+        self._armed_ns = NEVER_NS
         for flow in [f for f in self._flows.values() if f.finish_ns <= now and f.speed]:
             self._advance(flow, now, last=True)
             del self._flows[flow.order]
+            left = False
             for link, _, _ in flow.demand.shares:
-                del self._on_link[link][flow.order]
-                self._touched.add(link)
+                others = self._on_link[link]
+                del others[flow.order]
+                left = left or bool(others)
+            if left:
+                self._mark(flow.demand)
             flow.done(now)
-        self._mark()
-
-
-def _call(env: Environment, delay_ns: int, callback: Callable[[Event], None]) -> None:
-    timeout = env.timeout(delay_ns)
-    assert timeout.callbacks is not None  # a fresh event always has a list
-    timeout.callbacks.append(callback)
+        if self._flows:
+            self._arm(min([flow.finish_ns for flow in self._flows.values() if flow.speed], default=NEVER_NS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simpy import Environment
-from simpy.core import Infinity
+from simpy.core import EmptySchedule
 
 from simgpu.engine.cast import Cast
 from simgpu.engine.collector import paused_collector
@@ -122,5 +122,9 @@ def _play_steps(
 
 def _run(env: Environment, horizon: Horizon) -> None:
     """Let the clock go on until the horizon is reached, or nothing is left to happen."""
-    while not horizon.reached() and env.peek() != Infinity:
-        env.step()
+    step, waits = env.step, horizon.waits
+    try:
+        while waits() or not horizon.reached():
+            step()
+    except EmptySchedule:
+        return

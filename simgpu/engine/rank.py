@@ -28,13 +28,13 @@ class StreamLoop:
     env: Environment
     running: bool = False
     past_ns: int = 0  # for the stream that runs: nobody who is behind the clock does anything new before this time
-    _ready: deque[Walk] = field(default_factory=deque)
+    ready: deque[Walk] = field(default_factory=deque)  # released, and not gone on yet
     _behind: list[tuple[int, bool, int, Walk]] = field(default_factory=list)  # a heap
     _numbers: count[int] = field(default_factory=count)
 
     def release(self, walk: Walk) -> None:
         """Let a stream go on, soon but not now."""
-        self._ready.append(walk)
+        self.ready.append(walk)
         if not self.running:
             self.running = True
             timeout = self.env.timeout(0)
@@ -54,8 +54,8 @@ class StreamLoop:
         heappush(self._behind, (time_ns, again, next(self._numbers), walk))
 
     def _next(self) -> Walk | None:
-        if self._ready:
-            return self._ready.popleft()
+        if self.ready:
+            return self.ready.popleft()
         if not self._behind:
             return None
         time, again, _, walk = heappop(self._behind)
@@ -64,7 +64,7 @@ class StreamLoop:
         return walk
 
     def _run(self, _: Event) -> None:
-        ready = self._ready
+        ready = self.ready
         while (walk := self._next()) is not None:
             event = next(walk, None)
             if event is None:
@@ -72,11 +72,12 @@ class StreamLoop:
             if event.callbacks is None:  # already past
                 ready.append(walk)
             else:
-                event.callbacks.append(partial(self._resume, walk))
+                event.callbacks.append(partial(self.resume, walk))
         self.running = False
 
-    def _resume(self, walk: Walk, event: Event) -> None:
-        self._ready.append(walk)
+    def resume(self, walk: Walk, event: Event) -> None:
+        """Let a stream go on now, since an event has happened."""
+        self.ready.append(walk)
         if not self.running:
             self.running = True
             self._run(event)

@@ -15,7 +15,7 @@ from simgpu.engine.kernel_times import KernelTimes, RunTimes
 from simgpu.engine.launches import Run
 from simgpu.engine.levels import NEVER_NS, Levels
 from simgpu.engine.queue import Issued
-from simgpu.engine.rank import Walk
+from simgpu.engine.rank import StreamLoop, Walk
 
 if TYPE_CHECKING:
     from simgpu.engine.rendezvous import Meeting
@@ -31,13 +31,15 @@ class Residency:
     """
 
     env: Environment
+    loop: StreamLoop
     times: KernelTimes
     levels: Levels = field(default_factory=Levels)
     open: int = 0  # kernels whose end is not known yet
     until_ns: int = 0  # the last end that is known
     under_way: list[Meeting] = field(default_factory=list)  # those that a stream waits in
-    _watcher: Event | None = None
+    _watcher: Walk | None = None
     _watched_ns: int = 0  # when the watcher wakes up by itself
+    _watches: int = 0  # so far
 
     def enter(self, level: int, time_ns: int) -> None:
         """Let a kernel of that disturbance become resident at a time that is not past."""
@@ -96,7 +98,7 @@ class Residency:
             The compute stream.
         """
         start = local_ns if issued is None else max(local_ns, issued.begin_ns + issued.launches.first_ns[0])
-        if events.busy > 0:
+        if events.busy > 0 and events.loop.ready:
             events.loop.release(walk)  # after the streams that have just been released, which begin transfers
             yield None
         if events.busy == 0 and self.open == 0:
@@ -125,11 +127,11 @@ class Residency:
                     yield None
                 continue
             if end > then:
-                then = yield from self._until(end, level)
+                then = yield from self._until(end, level, walk)
             running.advance(then, level + 1)
         return running.run()
 
-    def _until(self, end_ns: int, level: int) -> Generator[Event, None, int]:
+    def _until(self, end_ns: int, level: int, walk: Walk) -> Generator[None, None, int]:
         """Sleep until a time, or until another disturbance is the worst; return when that is.
 
         A stream that others kept waiting is behind the clock: what was until now is known.
@@ -140,14 +142,13 @@ class Residency:
             changed = self.levels.next_ns(past, level)
             if changed < past or past == end_ns:
                 return changed
-            wake = max(past, min(end_ns, self.levels.first_ns))
-            self._watched_ns = wake
-            event = self._watcher = env.event()
+            wake = end_ns if self.levels.first_ns >= end_ns else self.levels.copy().next_ns(end_ns, level)
+            self._watcher, self._watched_ns = walk, wake
+            self._watches += 1
             timeout = env.timeout(wake - past)
             assert timeout.callbacks is not None  # a fresh event always has a list
-            timeout.callbacks.append(partial(_wake, event))
-            yield event
-            self._watcher = None
+            timeout.callbacks.append(partial(self._wake, self._watches))
+            yield None
             now = int(env.now)
             if now >= end_ns or self.levels.worst(now) != level:
                 return now
@@ -155,10 +156,12 @@ class Residency:
     def _change(self, time_ns: int, level: int, by: int) -> None:
         self.levels.change(time_ns, level, by)
         watcher = self._watcher
-        if watcher is not None and time_ns < self._watched_ns and not watcher.triggered:
-            watcher.succeed()  # look again: something happens earlier than was known
+        if watcher is not None and time_ns < self._watched_ns:
+            self._watcher = None
+            self.loop.release(watcher)  # to look again: something happens earlier than was known
 
-
-def _wake(event: Event, _: Event) -> None:
-    if not event.triggered:
-        event.succeed()
+    def _wake(self, watch: int, event: Event) -> None:
+        watcher = self._watcher
+        if watcher is not None and watch == self._watches:
+            self._watcher = None
+            self.loop.resume(watcher, event)

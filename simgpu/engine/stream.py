@@ -105,10 +105,15 @@ class StreamProcess:
                             number = stretched.total_ns(place)
                         start, end = local, local + number
                         held = None if issued is None else held_up(*issued, work, stretched, place, local)
-                        if held is not None or (on_compute and residency is not None and self._disturbed(local)):
+                        beside = residency if on_compute and self._disturbed(local) else None
+                        if beside is not None or held is not None:
                             assert work is not None
                             self.local_ns = local
-                            run = yield from self._uneven(work, place, local, held)
+                            if beside is not None:
+                                times = beside.times.of(work, None if stretched is None else stretched.each_ns(place))
+                                run = yield from beside.run(times, local, held, events, self.walk)
+                            else:
+                                run = self._held_up(work, place, local, held)
                             start, end = run.start_ns, run.start_ns + run.ends_ns[-1]
                             self._keep(place, step, number, local, run, held)
                         span((place, step, local, start, start, end, -1))
@@ -171,7 +176,7 @@ class StreamProcess:
         residency, events = self.residency, self.events
         waited = 0 if residency is None else len(residency.under_way)
         looks = residency is not None or blocks.guards[gate].rivals
-        if not blocks.gathered(gate) or (looks and events.busy > waited):
+        if events.loop.ready and (not blocks.gathered(gate) or (looks and events.busy > waited)):
             events.loop.release(self.walk)  # after the streams that have just been released
             yield None
         self.waiting = None
@@ -221,15 +226,8 @@ class StreamProcess:
         """Whether a communication kernel may be resident before the compute stream records something."""
         return self.residency is not None and (self.events.busy > 0 or self.residency.disturbs(local_ns))
 
-    def _uneven(
-        self, work: Compute, place: int, local_ns: int, issued: Issued | None
-    ) -> Generator[Event | None, None, Run]:
-        """Play kernels that communication may slow down or the CPU hold up."""
-        durations = None if self.stretched is None else self.stretched.each_ns(place)
-        residency = self.residency
-        if residency is not None and self.index == COMPUTE_STREAM and self._disturbed(local_ns):
-            times = residency.times.of(work) if durations is None else residency.times.stretched(work, durations)
-            return (yield from residency.run(times, local_ns, issued, self.events, self.walk))
-        assert issued is not None  # otherwise nothing is uneven
-        alone = durations or [kernel.duration_ns for kernel in work.kernels]
-        return issued.launches.run(alone, local_ns, issued.begin_ns)
+    def _held_up(self, work: Compute, place: int, local_ns: int, held: Issued | None) -> Run:
+        """Play kernels that wait for the CPU and have the GPU to themselves."""
+        assert held is not None  # nothing else slows them down
+        own = None if self.stretched is None else self.stretched.each_ns(place)
+        return held.launches.run(own or [kernel.duration_ns for kernel in work.kernels], local_ns, held.begin_ns)
