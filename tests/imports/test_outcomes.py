@@ -65,7 +65,7 @@ HAND_READ: dict[str, dict[str, Any]] = {
     },
     "deepspeed-json/hf-autotp-z2.json": {"parallel.tp": 4, "parallel.data_parallel": "zero2", "cluster.gpus": 8},
     "deepspeed-json/z3-bf16-master-weights.json": {
-        "training.micro_batch_size": 4, "zero.reduce_bucket_size": 50000000, "training.master_dtype": "none",
+        "training.micro_batch_size": 4, "zero.reduce_bucket_size": 50000000, "training.master_dtype": "bf16",
         "zero.stage3_param_persistence_threshold": 0, "training.precision": "bf16",
     },
     "deepspeed-json/imagenet-fp16-z1-tbs256.json": {

@@ -109,5 +109,5 @@ def test_what_is_not_understood_is_said_of_the_command_line(tmp_path: Path) -> N
 
 
 def test_a_script_of_that_name_is_not_torchtitans_alone(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="is no configuration of a known kind"):
+    with pytest.raises(ScenarioError, match="has no launch line that is known"):
         run(tmp_path, "bash run_train.sh --per_device_train_batch_size 4")

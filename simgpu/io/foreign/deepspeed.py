@@ -22,6 +22,7 @@ from simgpu.io.foreign.reading import Reading
 from simgpu.parallel.data_parallel_options import UNBUCKETED_MIB
 
 KIND: Final = "deepspeed"
+_FUSING: Final = "inductor"
 _COMPRESSED: Final = ("onebitadam", "zerooneadam", "onebitlamb")
 _TELLING: Final = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer",
@@ -110,13 +111,21 @@ def read_deepspeed(path: Path) -> Reading:
     }
     if settings["parallel.cp"]:
         settings["parallel.cp_comm_type"] = "a2a"  # DeepSpeed Ulysses
+    _sequence_reduction(ledger, settings)
     settings |= zero_options(ledger, stage) if stage else _replicated(ledger, precision)
+    if ledger.flag("optimizer.params.torch_adam"):  # runtime/engine.py, _configure_basic_optimizer
+        if settings.get("zero.offload_optimizer") is None:
+            settings["software.optimizer"] = "foreach"
+        else:
+            ledger.note(
+                "optimizer.params.torch_adam: PyTorch's Adam is slower on the CPU than DeepSpeed's, as it is here"
+            )
     if stage > 1 and (settings["parallel.pp"] or 1) > 1:
         ledger.note(
             f"ZeRO stage {stage} with pipeline.stages: DeepSpeed's PipelineEngine refuses ZeRO-2 and ZeRO-3 "
             "(deepspeed/runtime/pipe/engine.py), so such a job does not start; set zero_optimization.stage to 1"
         )
-    _formats(ledger, settings)
+    _formats(ledger, settings, stage)
     _extras(ledger, settings)
     _note_switches(ledger)
     ledger.matched = deepspeed_values(ledger)
@@ -210,20 +219,49 @@ def _replicated(ledger: Ledger, precision: str | None) -> dict[str, Any]:
     return {"ddp.bucket_cap_mb": UNBUCKETED_MIB}
 
 
-def _formats(ledger: Ledger, settings: dict[str, Any]) -> None:
+def _sequence_reduction(ledger: Ledger, settings: dict[str, Any]) -> None:
+    """Take the format that gradients are reduced in with sequence parallelism (runtime/engine.py)."""
+    key = "seq_parallel_communication_data_type"
+    reduced = ledger.choice(key, FORMATS)
+    if reduced is not None and (settings["parallel.cp"] or 1) > 1:
+        settings["training.reduce_dtype"] = reduced
+    elif reduced is not None and settings["parallel.cp"] is None:
+        ledger.note(f"{key} counts with sequence parallelism, of which this file has no size: it is left out")
+
+
+def _formats(ledger: Ledger, settings: dict[str, Any], stage: int) -> None:
     """Storage formats where they are not those of ZeRO by default: 2 + 2 + 12 bytes a parameter."""
     if ledger.flag("amp.enabled"):
         kept = {f"training.{name}": value for name, value in _amp_level(ledger).items()}
         settings |= {field: value for field, value in kept.items() if settings.get(field) is None}
+    enabled = any(ledger.flag(f"{name}.enabled") for name in _BLOCKS)
+    if ledger.flag("torch_autocast.enabled") and not enabled:
+        # runtime/torch_autocast.py: weights stay in fp32, and those of linear layers travel in the lower format
+        kept = {"param_dtype": "fp32", "grad_dtype": "fp32"}
+        kept |= {"master_dtype": "fp32"} if stage else {"reduce_dtype": "fp32", "master_dtype": "none"}
+        fields = {f"training.{name}": value for name, value in kept.items()}
+        settings |= {field: value for field, value in fields.items() if settings.get(field) is None}
+    if ledger.flag("fp16.fp16_master_weights_and_grads"):  # a copy in 16 bits (runtime/zero/stage_1_and_2.py)
+        settings["training.master_dtype"] = "fp16"
     bf16 = "bf16" if ledger.data.get("bf16") else "bfloat16"
     if ledger.flag(f"{bf16}.bf16_master_weights_and_grads"):
-        settings["training.master_dtype"] = "none"
+        settings["training.master_dtype"] = "bf16"
     if ledger.flag(f"{bf16}.bf16_optimizer_states"):
         ledger.note(f"{bf16}.bf16_optimizer_states is not simulated: the moments are in fp32, 4 bytes a parameter more")
 
 
 def _extras(ledger: Ledger, settings: dict[str, Any]) -> None:
-    if ledger.flag("compile.deepcompile") or ledger.flag("compile.enabled"):
+    interval = ledger.integer("pipeline.activation_checkpoint_interval")
+    if interval:  # runtime/pipe/module.py: runs of so many layers, all of them
+        settings["training.recompute"] = "full"
+        if interval > 1:
+            ledger.note(f"{interval} layers are recomputed together: the time is the same, the peak here is a layer's")
+    switches = [ledger.flag(f"compile.{name}") for name in ("deepcompile", "enabled")]
+    compiled = any(switches)
+    backend = ledger.text("compile.backend") or _FUSING
+    if compiled and backend != _FUSING:
+        ledger.note(f"compile.backend {backend} fuses no kernels that are known here: they are those without compile")
+    elif compiled:
         settings["software"] = "compile"
         if ledger.flag("compile.deepcompile"):
             ledger.note("compile.deepcompile is simulated as torch.compile: its own passes over communication are not")

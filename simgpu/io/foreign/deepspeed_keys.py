@@ -86,8 +86,23 @@ NOT_SIMULATED: Final = {
     f"{_ZERO}.offload_optimizer.super_offload": "the optimizer's steps on the CPU do not overlap backward here",
     f"{_ZERO}.zenflow": "all gradients are updated in every step here",
     f"{_ZERO}.zeropp_loco_param": "errors of quantization are not kept here",
+    **dict.fromkeys(
+        (f"{_ZERO}.stage3_module_granularity_threshold", f"{_ZERO}.module_granularity_threshold"),
+        "weights of small modules are fetched one by one here, and together in the job",
+    ),
     "tensor_parallel.tp_overlap_comm": "all-reduces of tensor parallelism are waited for here",
     "tensor_parallel.vocab_parallel_lm_head": "the head is divided as the other matrices are",
-    "fp16.fp16_master_weights_and_grads": "masters and gradients are those of ZeRO here",
+    "sparse_gradients": "gradients of the embedding are reduced whole here",
+    "graph_harvesting": "kernels are issued one by one here, and replayed from graphs in the job",
+    "eigenvalue.enabled": "the job computes eigenvalues of blocks besides, which takes time",
+    "comms_logger.enabled": "the job waits for every collective to time it; here they overlap",
+    "autotuning.enabled": "the file is simulated as it stands; the tuner tries other batches and stages",
+    "activation_checkpointing.synchronize_checkpoint_boundary": "the job waits for the GPU at every checkpoint",
+    "activation_checkpointing.profile": "the job waits for the GPU at every checkpoint",
+    **dict.fromkeys(
+        (f"compile.{name}" for name in ("offload_activation", "offload_opt_states", "offload_parameters")),
+        "nothing is moved to host memory for it here",
+    ),
+    "compile.free_activation": "activations are kept to backward here",
 }  # fmt: skip
 """Switches that change time or memory, and what is instead."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from simgpu.io.foreign.ledger import Ledger
 
 _STAGE3: Final = ("prefetch_bucket_size", "param_persistence_threshold", "max_live_parameters")
+_MAX_REUSE: Final = 1_000_000_000  # elements, the default of stage3_max_reuse_distance
 _PLUS: Final = ("zero_quantized_weights", "zero_hpz_partition_size", "zero_quantized_gradients")
 
 
@@ -53,15 +54,41 @@ def zero_options(ledger: Ledger, stage: int) -> dict[str, Any]:
             settings["zero.stage3_max_live_parameters"] = 1  # either way nothing is fetched ahead
         settings |= {f"zero.{name}": ledger.get(f"{block}.{name}") for name in _PLUS}
         settings["zero.offload_param"] = _offload(ledger, "offload_param", "cpu_offload_params")
+        _note_kept(ledger)
     elif isinstance(ledger.data[block], dict) and "offload_param" in ledger.data[block]:
         ledger.note(f"{block}.offload_param has no effect at stage {stage}: DeepSpeed reads it at stage 3 only")
     settings["zero.offload_optimizer"] = _offload(ledger, "offload_optimizer", "cpu_offload")
+    if settings["zero.offload_optimizer"] is not None:
+        _note_offloaded(ledger, stage)
     for name in ("reduce_scatter", "contiguous_gradients", "use_multi_rank_bucket_allreduce"):
         if ledger.flag(f"{block}.{name}") is False and (stage < 3 or not name.startswith("use")):
             settings[f"zero.{name}"] = False
     if ledger.flag(f"{block}.allgather_partitions") is False:
         ledger.note(f"{block}.allgather_partitions: false has no effect: DeepSpeed gathers in one collective")
     return settings
+
+
+def _note_kept(ledger: Ledger) -> None:
+    """Note limits that make stage 3 keep more or fewer whole weights than here."""
+    for front in ("", "stage3_"):
+        key = f"zero_optimization.{front}max_reuse_distance"
+        reused = ledger.integer(key)
+        if reused is not None and reused > _MAX_REUSE:
+            ledger.note(f"{key} is not simulated: weights are gathered again for backward here, and fewer in the job")
+        key = f"zero_optimization.{front}model_persistence_threshold"
+        if ledger.integer(key) is not None:
+            ledger.note(f"{key} is not simulated: all weights of up to stage3_param_persistence_threshold stay whole")
+
+
+def _note_offloaded(ledger: Ledger, stage: int) -> None:
+    """Note what decides how gradients come to the CPU, and which optimizer runs there."""
+    key = "zero_optimization.round_robin_gradients"
+    if stage < 3 and ledger.flag(key):
+        ledger.note(f"{key} is not simulated: ranks copy gradients to host memory in the order of the weights here")
+    if ledger.flag("zero_force_ds_cpu_optimizer") is False:
+        ledger.note(
+            "zero_force_ds_cpu_optimizer: false lets a slower optimizer than DeepSpeedCPUAdam, which is simulated"
+        )
 
 
 def _offload(ledger: Ledger, name: str, old: str) -> dict[str, Any] | None:

@@ -110,7 +110,12 @@ def read_gptneox(path: Path) -> Reading:
         "parallel.sequence_parallel": ledger.flag("sequence_parallel"),
         "software": _software(ledger),
     }
+    if tp > 1 and pp > 1 and not settings["parallel.sequence_parallel"]:
+        settings["parallel.scatter_gather_tensors_in_pipeline"] = (
+            True  # DeepSpeed runtime/pipe/engine.py, pipe_partitioned
+        )
     settings |= _zero(ledger)
+    _note_left_out(ledger, pp, settings["training.recompute"])
     for name in ("partition_activations", "checkpoint_in_cpu"):
         if (
             ledger.flag(name)
@@ -139,6 +144,16 @@ def read_gptneox(path: Path) -> Reading:
         "zero_optimization.stage",
     )
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _note_left_out(ledger: Ledger, pp: int, recompute: str | None) -> None:
+    if ledger.flag("synchronize_each_layer") and recompute == "full":  # runtime/activation_checkpointing
+        ledger.note("synchronize_each_layer is not simulated: the job waits for the GPU at every recomputed layer")
+    if ledger.flag("log_gradient_noise_scale"):
+        ledger.note("log_gradient_noise_scale is not simulated: the job keeps the gradients of several steps besides")
+    method = ledger.text("pipe_partition_method") or ""
+    if pp > 1 and method and not method.startswith("type:"):
+        ledger.note(f"pipe_partition_method {method}: every stage has as many layers here")
 
 
 def _precision(ledger: Ledger) -> str | None:

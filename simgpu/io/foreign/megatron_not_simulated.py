@@ -11,10 +11,13 @@ from simgpu.io.foreign.megatron_arguments import MegatronArguments
 
 _WHOLE_SEQUENCES: Final = "attention is over whole sequences here, and nothing of them is offloaded"
 _MOMENTS: Final = "moments are in fp32 here"
+_ATTENTION: Final = "attention is in 16 bits here, and in fp8 in the job"
 _NCCL: Final = "tokens go by NCCL's all-to-all here"
 _OVERLAPS: Final = (
     "with --tp-comm-overlap, the exchanges of Transformer Engine's own defaults run beside their products"
 )
+OVERLAPS: Final = ("overlap_ag", "overlap_rs", "split_ag", "split_rs", "bulk_dgrad", "bulk_wgrad")
+"""Parts of --tp-comm-overlap that can be switched off, as TransformerConfig ends their names."""
 NOT_SIMULATED: Final = {
     "cpu-offloading": "activations stay on the GPU here",
     "cpu-offloading-num-layers": "activations of those layers stay on the GPU here, and go to host memory in the job",
@@ -59,15 +62,27 @@ NOT_SIMULATED: Final = {
     "no-rope-freq": "every layer has the rotary embedding here",
     "softmax-type": "the softmax is the plain one here",
     "qk-l2-norm": "query and key are not normalised here",
-    **dict.fromkeys(
-        ("disable-tp-comm-overlap-ag", "disable-tp-comm-overlap-rs", "disable-tp-comm-split-ag",
-         "disable-tp-comm-split-rs", "disable-tp-comm-bulk-dgrad", "disable-tp-comm-bulk-wgrad",
-         "tp-comm-overlap-rs-dgrad"), _OVERLAPS,
-    ),
+    **{f"disable-tp-comm-{name.replace('_', '-')}": _OVERLAPS for name in OVERLAPS},
+    "tp-comm-overlap-rs-dgrad": _OVERLAPS,
+    "standalone-embedding-stage": "the embedding is in the first stage of layers here",
     **dict.fromkeys(
         ("ds-sequence-parallel-fpdt", "ds-sequence-parallel-fpdt-chunk-size", "ds-sequence-parallel-fpdt-offloading"),
         _WHOLE_SEQUENCES,
     ),
+    "fp8-dot-product-attention": _ATTENTION,
+    "fp8-multi-head-attention": _ATTENTION,
+    "timing-log-level": "the job waits for its GPU, and from 1 on for all ranks, around what it times",
+    "rerun-mode": "each step is played once here, and twice in the job",
+    "distributed-backend": "collectives are NCCL's here",
+    "pipeline-model-parallel-comm-backend": "messages between stages are NCCL's here",
+    "variable-seq-lengths": "messages between stages have one size here, which needs no message before",
+    "moe-extended-tp": "experts are divided by expert parallelism here, and over tensor-parallel ranks too in the job",
+    "use-checkpoint-args": "the model is the one that is written here; the job takes that of its checkpoint",
+    "use-mp-args-from-checkpoint-args": "the degrees are those written here; the job takes those of its checkpoint",
+    "random-ltd": "every layer has all tokens here",
+    "data-efficiency-curriculum-learning": "sequences have their full length here",
+    "num-microbatches-with-partial-activation-checkpoints": "all micro-batches are recomputed alike here",
+    "activations-checkpoint-layers-per-pipeline": "every stage is recomputed alike here",
     "checkpoint-in-cpu": "inputs of layers stay on the GPU here",
     "distribute-saved-activations": "each rank keeps the whole input of a layer here",
 }  # fmt: skip
@@ -75,7 +90,9 @@ _TRIVIAL: Final = {
     "num-distributed-optimizer-instances": ("1",), "softmax-type": ("vanilla",),
     "optimizer-offload-policy": ("static",), "cpu-offloading-num-layers": ("0",), "empty-unused-memory-level": ("0",),
     "exp-avg-dtype": ("fp32",), "exp-avg-sq-dtype": ("fp32",),
-    "moe-token-dispatcher-type": ("alltoall", "alltoall_seq"),
+    "moe-token-dispatcher-type": ("alltoall", "alltoall_seq"), "timing-log-level": ("0",),
+    "rerun-mode": ("disabled", "validate_results"), "distributed-backend": ("nccl",),
+    "pipeline-model-parallel-comm-backend": ("nccl",),
 }  # fmt: skip
 """Values that are the default, or simulated."""
 
@@ -87,6 +104,11 @@ def note_not_simulated(arguments: MegatronArguments) -> None:
     ----------
     arguments : MegatronArguments
 
+    Raises
+    ------
+    ScenarioError
+        For a run that trains nothing.
+
     Examples
     --------
     >>> from simgpu.io.foreign.document import Document
@@ -96,9 +118,24 @@ def note_not_simulated(arguments: MegatronArguments) -> None:
     >>> ledger.notes
     ["--deterministic-mode is not simulated: kernels are the usual ones here, and the job's are slower"]
     """
+    if arguments.flag("skip-train"):
+        arguments.refuse("skip-train", "leaves training out: there is no step to simulate", fix="leave it out")
     for name, here in NOT_SIMULATED.items():
         if not arguments.has(name):
             continue
         value = arguments.raw(name)
         if str(value) not in _TRIVIAL.get(name, ()):
             arguments.note(f"{arguments.key(name)} is not simulated: {here}")
+    _note_order(arguments)
+
+
+def _note_order(arguments: MegatronArguments) -> None:
+    """Note what the job does one after the other: exchanges behind products, and experts one by one."""
+    name = "no-async-tensor-model-parallel-allreduce"
+    split = (arguments.integer("tensor-model-parallel-size") or 1) > 1
+    if split and arguments.flag(name) and not arguments.flag("sequence-parallel"):
+        arguments.note(f"{arguments.key(name)} is not simulated: all-reduces run beside the gradients of weights here")
+    several = (arguments.integer("num-experts") or 0) > 1 and not arguments.has("deepspeed")
+    if several and not arguments.flag("moe-grouped-gemm"):
+        key = arguments.key("moe-grouped-gemm")
+        arguments.note(f"{key} is not set: the job computes its experts one by one; here they are in one product")

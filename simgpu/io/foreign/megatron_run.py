@@ -74,8 +74,9 @@ def megatron_settings(arguments: MegatronArguments, *, bert: bool = False) -> di
     generation = megatron_software(arguments, settings["training.precision"])
     settings["software"] = generation
     preset = generation if isinstance(generation, str) else generation["preset"]
-    if preset in ("megatron-2021", "megatron-2022") and not arguments.has("deepspeed"):
-        scatters = not arguments.flag("no-scatter-gather-tensors-in-pipeline")
+    if preset in ("megatron-2021", "megatron-2022") or arguments.has("deepspeed"):
+        # DeepSpeed's pipeline does so unless its own pipe_partitioned says no (runtime/pipe/engine.py)
+        scatters = arguments.has("deepspeed") or not arguments.flag("no-scatter-gather-tensors-in-pipeline")
         if (tp is None or tp > 1) and (pp is None or pp > 1) and settings["parallel.sequence_parallel"] is None:
             settings["parallel.scatter_gather_tensors_in_pipeline"] = scatters
     note_not_simulated(arguments)

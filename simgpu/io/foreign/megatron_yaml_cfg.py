@@ -15,6 +15,7 @@ from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
 from simgpu.io.foreign.megatron_idle import IDLE
+from simgpu.io.foreign.megatron_not_simulated import OVERLAPS
 from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.reading import Reading
 
@@ -25,10 +26,14 @@ _ACTIVATIONS: Final = {"swiglu": "swiglu", "squaredrelu": "squared-relu", "gelu"
 _RENAMED: Final = {"num-moe-experts": "num-experts", "fp8": "fp8-format", "vocab-extra-ids": "extra-vocab-size"}
 _POSITIVE: Final = {
     "add_bias_linear": "disable-bias-linear",
+    "async_tensor_model_parallel_allreduce": "no-async-tensor-model-parallel-allreduce",
+    "fp8_wgrad": "no-fp8-wgrad",
     "overlap_p2p_comm": "no-overlap-p2p-communication",
     "scatter_gather_tensors_in_pipeline": "no-scatter-gather-tensors-in-pipeline",
 }
 """Switches that the command line has the other way round."""
+_OVERLAPS: Final = {f"tp_comm_{name}": f"disable-tp-comm-{name.replace('_', '-')}" for name in OVERLAPS}
+"""As these, of parts of tp_comm_overlap."""
 _FUSIONS: Final = {
     "no-bias-gelu-fusion": "language_model.bias_activation_fusion",
     "no-bias-swiglu-fusion": "language_model.bias_swiglu_fusion",
@@ -127,6 +132,7 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
     """Give the keys the command line's names."""
     keys: dict[str, str] = {}
     values: dict[str, Any] = {}
+    overlap = ledger.flag("model_parallel.tp_comm_overlap")
     for block in ("", *_BLOCKS):
         for name in ledger.data if not block else ledger.data[block]:
             key = f"{block}.{name}" if block else str(name)
@@ -134,12 +140,15 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
                 continue
             argument = str(name).replace("_", "-")
             keys[_RENAMED.get(argument, argument)] = key
-            if name in _POSITIVE:
-                keys[_POSITIVE[name]], values[_POSITIVE[name]] = key, not ledger.flag(key)
+            other = _POSITIVE.get(name) or (_OVERLAPS.get(name) if overlap else None)
+            if other is not None:
+                keys[other], values[other] = key, not ledger.flag(key)
     for argument, key in _FUSIONS.items():
         keys[argument], values[argument] = key, not ledger.flag(key)
     if ledger.flag("language_model.add_bias_linear") is not False:
         values["no-bias-gelu-fusion"] = True  # core_transformer_config_from_yaml
+    if "fp8-format" not in keys:
+        keys.pop("no-fp8-wgrad", None)
     _activation(ledger, keys, values)
     keys.pop("group-query-attention", None)  # the number of groups alone counts (TransformerConfig)
     if "num-query-groups" in keys:
@@ -150,6 +159,8 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
 def _activation(ledger: Ledger, keys: dict[str, str], values: dict[str, Any]) -> None:
     key = "language_model.activation_func"
     word = ledger.text(key)
+    if ledger.flag("language_model.gated_linear_unit") and word in (None, "gelu"):
+        keys["geglu"], values["geglu"] = "language_model.gated_linear_unit", True
     if word is None:
         return
     if word not in _ACTIVATIONS:

@@ -7,9 +7,12 @@ fp32.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.degrees import Degrees
 from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
@@ -18,6 +21,7 @@ from simgpu.io.foreign.vocabulary import padded
 
 NANOTRON: Final = "nanotron"
 PICOTRON: Final = "picotron"
+_DIGITS: Final = 6  # of a number of layers; more are no model's
 _ENGINES: Final = {"1f1b": "1f1b", "afab": "gpipe"}
 _IDLE: Final = (
     "checkpoints", "data", "data_stages", "general", "logging", "lighteval", "metrics_logging", "profiler", "s3_upload",
@@ -35,6 +39,7 @@ _IDLE: Final = (
         "rope_scaling", "rope_theta", "use_cache", "z_loss_coefficient", "z_loss_enabled",
     )),
 )  # fmt: skip
+_STAGES: Final = ("0", "1")  # of optimizer.zero_stage; src/nanotron/helpers.py refuses others
 _PICO_IDLE: Final = (
     "dataset", "checkpoint", "logging", "environment", "training.seed", "training.learning_rate",
     "training.total_train_steps", "training.num_samples", "training.max_tokens", "distributed.backend",
@@ -85,6 +90,11 @@ def read_nanotron(path: Path) -> Reading:
     ledger = Ledger(read_document(path))
     axes = {axis: ledger.integer(f"parallelism.{axis}", least=1) or 1 for axis in ("dp", "pp", "tp")}
     axes["cp"] = ledger.integer("parallelism.context_parallel_size", least=1) or 1
+    experts = ledger.integer("parallelism.expert_parallel_size", least=1)
+    reference = "doremi.ref_model_resume_checkpoint_path"  # without it, the reference model is trained as any other
+    if ledger.raw(reference) is not None:
+        ledger.refuse(reference, "runs a reference model beside the one that is trained: this is not simulated")
+    placed = _placed(ledger, axes["pp"])
     precision = ledger.choice("model.dtype", FORMATS) or "bf16"
     wide = ledger.flag("optimizer.accumulate_grad_in_fp32") is not False
     kept = "fp32" if wide else precision
@@ -102,12 +112,15 @@ def read_nanotron(path: Path) -> Reading:
         "training.optimizer": _nanotron_optimizer(ledger),
         "training.recompute": "full" if ledger.flag("parallelism.recompute_layer") else "none",
         **{f"parallel.{axis}": degree for axis, degree in axes.items() if axis != "dp"},
-        "parallel.ep": ledger.integer("parallelism.expert_parallel_size", least=1),
-        "parallel.schedule": ledger.choice("parallelism.pp_engine", _ENGINES),
+        "parallel.ep": experts,
+        "parallel.layers_per_stage": placed,
+        "parallel.schedule": ledger.choice("parallelism.pp_engine", _ENGINES) or ("gpipe" if axes["pp"] > 1 else None),
         "parallel.sequence_parallel": (ledger.text("parallelism.tp_mode") or "").upper() == "REDUCE_SCATTER",
         "software": {"preset": "flash", "optimizer": "foreach" if False in fused else "fused"},
     }
     stage = ledger.integer("optimizer.zero_stage") or 0
+    if str(stage) not in _STAGES:
+        ledger.refuse("optimizer.zero_stage", "is not known to nanotron", allowed=", ".join(_STAGES))
     if stage:
         settings["parallel.data_parallel"] = "distributed_optimizer"
         ledger.note("zero_stage 1 of nanotron is simulated as Megatron's distributed optimizer without overlap")
@@ -119,9 +132,39 @@ def read_nanotron(path: Path) -> Reading:
         ledger.note("parallelism.tp_linear_async_communication is not simulated: matrix products wait for all-gathers")
     if ledger.flag("parallelism.tp_recompute_allgather") is False and axes["tp"] > 1:
         ledger.note("parallelism.tp_recompute_allgather: false is not simulated: gathered activations are not kept")
+    _note_attention(ledger)
     ledger.idle(*_IDLE)
-    gpus = axes["dp"] * axes["pp"] * axes["tp"] * axes["cp"]
-    return ledger.reading(NANOTRON, settings, gpus=gpus)
+    names = {"cp": "context_parallel_size", "ep": "expert_parallel_size"}
+    sizes = {f"parallelism.{names.get(axis, axis)}": size for axis, size in {**axes, "ep": experts or 1}.items()}
+    return _counted(ledger, NANOTRON, settings, sizes)
+
+
+def _counted(ledger: Ledger, kind: str, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> Reading:
+    """Return a reading whose degrees multiply to the ranks (parallel/context.py; picotron/process_group_manager.py)."""
+    degrees = Degrees(source=ledger.source, framework=kind, sizes=sizes)
+    return replace(ledger.reading(kind, settings, gpus=degrees.ranks), degrees=degrees)
+
+
+def _placed(ledger: Ledger, pp: int) -> list[int] | None:
+    """Return the layers of each stage, where the file lists them: one number a stage."""
+    key = "parallelism.pp_layer_partition"
+    numbers = ledger.names(key)
+    if not numbers:
+        return None
+    layers = ledger.integer("model.model_config.num_hidden_layers", least=1)
+    placed = [int(number) if number.isdecimal() and len(number) < _DIGITS else 0 for number in numbers]
+    if len(placed) != pp or 0 in placed or (layers is not None and sum(placed) != layers):
+        ledger.refuse(key, f"does not place {layers} layers on {pp} stages", allowed="a number of layers for each")
+    return placed if pp > 1 else None
+
+
+def _note_attention(ledger: Ledger) -> None:
+    at = "model.model_config"
+    mask, plain = ledger.text(f"{at}.flex_attention_mask"), ledger.integer(f"{at}.no_rope_layer")
+    if mask not in (None, "causal"):
+        ledger.note(f"{at}.flex_attention_mask {mask}: attention is over whole sequences here")
+    if plain:
+        ledger.note(f"{at}.no_rope_layer: every layer has the rotary embedding here")
 
 
 def _nanotron_optimizer(ledger: Ledger) -> str:
@@ -178,6 +221,9 @@ def read_picotron(path: Path) -> Reading:
     ledger = Ledger(read_document(path))
     if ledger.flag("distributed.use_cpu"):
         ledger.refuse("distributed.use_cpu", "asks for a run without GPUs", allowed="false")
+    backend = ledger.text("distributed.backend")
+    if backend not in (None, "nccl"):
+        ledger.note(f"distributed.backend {backend} is not simulated: collectives are NCCL's here")
     axes = {axis: ledger.integer(f"distributed.{axis}_size", least=1) or 1 for axis in ("dp", "pp", "cp", "tp")}
     precision = ledger.choice("model.dtype", FORMATS) or "bf16"
     changed = {
@@ -209,5 +255,4 @@ def read_picotron(path: Path) -> Reading:
         "software": {"preset": "flash" if flash else "eager", "optimizer": "fused" if fused else "foreach"},
     }
     ledger.idle(*_PICO_IDLE)
-    gpus = axes["dp"] * axes["pp"] * axes["cp"] * axes["tp"]
-    return ledger.reading(PICOTRON, settings, gpus=gpus)
+    return _counted(ledger, PICOTRON, settings, {f"distributed.{axis}_size": size for axis, size in axes.items()})

@@ -14,7 +14,9 @@ from simgpu.io.foreign.adapters import quantized
 from simgpu.io.foreign.document import Document, mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.megatron_arguments import MegatronArguments
+from simgpu.io.foreign.megatron_not_simulated import OVERLAPS
 from simgpu.io.foreign.megatron_run import megatron_settings
+from simgpu.io.foreign.nemo_gradients import FUSED_ADAM, SHARDED, accumulates, apex_bucket, chunk_mib
 from simgpu.io.foreign.nemo_keys import IDLE
 from simgpu.io.foreign.nemo_models import other_model
 from simgpu.io.foreign.nemo_values import resolve
@@ -30,7 +32,9 @@ _RENAMED: Final = {
     "max-position-embeddings": "max_position_embeddings",
     "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
     "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage", "tp-comm-overlap": "ub_tp_comm_overlap",
-    "tokenizer-type": "tokenizer.type", "tokenizer-model": "tokenizer.model", "vocab-file": "tokenizer.vocab_file",
+    "num-microbatches-with-partial-activation-checkpoints": "num_micro_batches_with_partial_activation_checkpoints",
+    "use-sharp": "sharp", "tokenizer-type": "tokenizer.type", "tokenizer-model": "tokenizer.model",
+    "vocab-file": "tokenizer.vocab_file",
 }  # fmt: skip
 """Keys of the block ``model`` for Megatron's arguments whose names are not the same."""
 _SAME: Final = (
@@ -42,6 +46,9 @@ _SAME: Final = (
     "position-embedding-type", "make-vocab-size-divisible-by", "moe-router-topk", "moe-ffn-hidden-size",
     "moe-shared-expert-intermediate-size", "moe-expert-capacity-factor", "moe-token-dispatcher-type", "window-size",
     "multi-latent-attention", "cpu-offloading", "use-flash-attention", "mtp-num-layers", "openai-gelu",
+    "moe-grouped-gemm", "moe-extended-tp", "moe-pad-expert-input-to-capacity",
+    "deterministic-mode", "fp16-lm-cross-entropy", "fp8-dot-product-attention", "fp8-multi-head-attention",
+    "activations-checkpoint-layers-per-pipeline",
     "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "qk-layernorm",
 )  # fmt: skip
 _GATED: Final = {
@@ -66,9 +73,6 @@ _FUSIONS: Final = {
     "no-masked-softmax-fusion": ("masked_softmax_fusion", True), "no-persist-layer-norm": ("persist_layer_norm", False),
 }  # fmt: skip
 """Keys and defaults of what Megatron's switches turn off."""
-_APEX_MIB: Final = 100
-_FUSED_ADAM: Final = "fused_adam"
-_SHARDED: Final = ("mcore_distributed_optim", "distributed_fused_adam")
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -120,6 +124,8 @@ def read_nemo(path: Path) -> Reading:
     _refuse(ledger)
     bert = "bert" in str(data.get("name", "")).lower() or "masked_lm_prob" in (data["model"].get("data") or {})
     settings = megatron_settings(arguments, bert=bert)
+    if settings.get("parallel.data_parallel") == "ddp" and (chunk := chunk_mib(ledger)) is not None:
+        settings["ddp.bucket_cap_mb"] = chunk
     settings |= _fsdp(ledger)
     settings |= _peft(ledger)
     _sequence(ledger, settings)
@@ -131,15 +137,29 @@ def read_nemo(path: Path) -> Reading:
         kept = {}
     if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
         settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16", **kept}
-    for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection", "fp8_params"):
-        if ledger.flag(f"model.{name}"):
-            ledger.note(f"model.{name} is not simulated")
+    _note_left_out(ledger)
     nodes = ledger.integer("trainer.num_nodes", least=1)
     each = ledger.integer("trainer.devices", least=-1) or ledger.integer("trainer.gpus", least=-1)  # the older name
     gpus = each * (nodes or 1) if each is not None and each > 0 else None
     settings["cluster.nodes"] = nodes
     ledger.idle(*IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _note_left_out(ledger: Ledger) -> None:
+    for name in ("defer_embedding_wgrad_compute", "fp32_residual_connection", "fp8_params"):
+        if ledger.flag(f"model.{name}"):
+            ledger.note(f"model.{name} is not simulated")
+    for name in ("store_param_remainders", "with_scaled_states"):  # apex distributed_fused_adam.py
+        if ledger.flag(f"model.optim.{name}"):
+            ledger.note(f"model.optim.{name} is not simulated: masters and moments are whole and in fp32 here")
+    if (ledger.number("model.ffn_dropout") or 0) > 0:
+        ledger.note("model.ffn_dropout is not simulated: nothing is dropped inside the MLP here")
+    every = ledger.integer("model.moe_frequency")
+    if every is not None and every > 1 and (ledger.integer("model.num_moe_experts") or 1) > 1:
+        ledger.note(
+            f"model.moe_frequency {every}: every layer has experts here; say which: --set model.dense_layers=[...]"
+        )
 
 
 def _arguments(ledger: Ledger) -> MegatronArguments:
@@ -167,9 +187,10 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
     for name, (key, default) in _FUSIONS.items():
         fused = ledger.flag(f"model.{key}")
         switch(name, key, not (default if fused is None else fused))
-    switch("no-gradient-accumulation-fusion", "gradient_accumulation_fusion", not _accumulates(ledger))
+    switch("no-gradient-accumulation-fusion", "gradient_accumulation_fusion", not accumulates(ledger))
     fp8 = ledger.flag("model.fp8")
     switch("fp8-format", "fp8", "hybrid" if fp8 else None)
+    switch("no-fp8-wgrad", "fp8_wgrad", bool(fp8) and ledger.flag("model.fp8_wgrad") is False)
     switch(
         "transformer-impl",
         "transformer_engine",
@@ -185,46 +206,28 @@ def _arguments(ledger: Ledger) -> MegatronArguments:
         keys[LIGHTNING[word][0]], values[LIGHTNING[word][0]] = "trainer.precision", True
     if "fp16" in keys and ledger.flag("model.apply_query_key_layer_scaling"):
         switch("apply-query-key-layer-scaling", "apply_query_key_layer_scaling", True)
-    optimizer = ledger.text("model.optim.name") or _FUSED_ADAM
-    if optimizer in _SHARDED:
+    optimizer = ledger.text("model.optim.name") or FUSED_ADAM
+    if optimizer in SHARDED:
         switch("use-distributed-optimizer", "optim.name", True)
         switch("overlap-grad-reduce", "optim.overlap_grad_sync", ledger.flag("model.optim.overlap_grad_sync") or False)
         switch(
             "overlap-param-gather", "optim.overlap_param_sync", ledger.flag("model.optim.overlap_param_sync") or False
         )
         keys["ddp-bucket-size"] = "model.optim.ddp_bucket_size"
-        if optimizer == _SHARDED[1]:
-            values["ddp-bucket-size"] = _apex_bucket(ledger)
+        if optimizer == SHARDED[1]:
+            values["ddp-bucket-size"] = apex_bucket(ledger)
         elif ledger.get("model.optim.bucket_cap_mb") is not None:
             ledger.note(f"model.optim.bucket_cap_mb has no effect with {optimizer}: its buckets are of ddp_bucket_size")
         if ledger.flag("model.optim.average_in_collective"):
             switch("ddp-average-in-collective", "optim.average_in_collective", True)
     elif "adam" not in optimizer:
-        ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*_SHARDED, _FUSED_ADAM)))
+        ledger.refuse("model.optim.name", "is not simulated", allowed=", ".join((*SHARDED, FUSED_ADAM)))
+    for name in OVERLAPS if ledger.flag("model.ub_tp_comm_overlap") else ():
+        if ledger.flag(f"model.tp_comm_{name}") is False:
+            switch(f"disable-tp-comm-{name.replace('_', '-')}", f"tp_comm_{name}", True)
     if ledger.flag("model.enable_cuda_graph"):
         switch("enable-cuda-graph", "enable_cuda_graph", True)
     return MegatronArguments(ledger, keys, values)
-
-
-def _accumulates(ledger: Ledger) -> bool:
-    """Return whether weight gradients are added in the GEMM, which NeMo switches off where its optimizer cannot.
-
-    NVIDIA/NeMo nemo/collections/nlp/models/language_modeling/megatron_base_model.py, _validate_and_override_config.
-    """
-    asked = ledger.flag("model.gradient_accumulation_fusion") and ledger.flag("model.megatron_amp_O2")
-    sharded = (ledger.text("model.optim.name") or _FUSED_ADAM) in _SHARDED
-    pipelined = (ledger.integer("model.pipeline_model_parallel_size") or 1) > 1
-    return bool(asked) and not ledger.flag("model.fsdp") and (sharded or pipelined)
-
-
-def _apex_bucket(ledger: Ledger) -> int:
-    """Return the elements of a bucket of Apex's optimizer, which NeMo gives a size in MiB.
-
-    NVIDIA/apex apex/contrib/optimizers/distributed_fused_adam.py: 100 MiB of the format in which gradients travel.
-    """
-    size = ledger.number("model.optim.bucket_cap_mb") or _APEX_MIB
-    half = ledger.text("model.optim.grad_sync_dtype") in ("bf16", "fp16", "16")
-    return round(size * 2**20) // (2 if half else 4)
 
 
 def _refuse(ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simgpu.errors import printable
+from simgpu.io.foreign.degrees import Degrees
 from simgpu.io.foreign.overrides import Overrides
 
 
@@ -25,6 +26,8 @@ class Reading:
         path, or a mapping of dimensions.
     gpus : int or None
         Ranks of the job, where the file tells.
+    degrees : Degrees or None
+        What the ranks are the product of, where the file has all of it.
     used, idle, unknown : tuple of str
         Keys that became settings, keys without effect on time and memory, keys not understood.
     near : mapping of str to str
@@ -49,6 +52,7 @@ class Reading:
     kind: str
     settings: Mapping[str, Any]
     gpus: int | None = None
+    degrees: Degrees | None = None
     used: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

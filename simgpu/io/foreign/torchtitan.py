@@ -6,29 +6,30 @@ models/llama3/infra/parallelize.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.hardware.table import read_table
 from simgpu.io.foreign.accelerate import ROTATE_METHODS
+from simgpu.io.foreign.degrees import Degrees
 from simgpu.io.foreign.dimensions import dimensions
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.selected_layers import model_layers, selected_layers, selected_settings
+from simgpu.io.foreign.selected_layers import model_layers
 from simgpu.io.foreign.toml_text import is_toml, parse_toml
 from simgpu.io.foreign.torchtitan_formats import format_settings, is_compiled
 from simgpu.io.foreign.torchtitan_keys import IDLE, NOT_SIMULATED
 from simgpu.io.foreign.torchtitan_pipeline import batch_settings, schedule_settings, steps_of
+from simgpu.io.foreign.torchtitan_recompute import recompute_settings
 from simgpu.io.text_file import read_text
 
 KIND: Final = "torchtitan"
 _DEGREES: Final = ("data_parallel_shard_degree", "tensor_parallel_degree", "data_parallel_replicate_degree")
 _OPTIMIZERS: Final = ("Adam", "AdamW")
-_DIGITS: Final = 9  # of a number of layers; more are no model's
 _FOLDED: Final = ("zbv", "dualpipev")
 DDP_BUCKET_MIB: Final = 100  # models/llama3/infra/parallelize.py, apply_ddp
 
@@ -123,6 +124,9 @@ def read_job(document: Document) -> Reading:
     if cp > 1:
         rotate = ledger.choice(f"{pipes}.context_parallel_rotate_method", ROTATE_METHODS) or "all_gather"
         settings["parallel.cp_comm_type"] = rotate
+        balancer = ledger.text(f"{pipes}.context_parallel_load_balancer")
+        if balancer not in (None, "headtail"):
+            ledger.note(f"context_parallel_load_balancer {balancer}: ranks have equal shares of attention here")
     if ledger.flag(f"{block}.enable_async_tensor_parallel") or ledger.flag("experimental.enable_async_tensor_parallel"):
         if compiled and tp > 1:
             settings["parallel.tp_overlap"] = True
@@ -133,19 +137,38 @@ def read_job(document: Document) -> Reading:
             ledger.note(
                 "enable_async_tensor_parallel has no effect: torchtitan needs compile and tensor parallelism for it"
             )
+    norm = ledger.text("model.norm_type") or ""  # of 2024
+    if norm.endswith("layernorm"):
+        settings["model.norm"] = "layernorm"
+    elif norm.startswith("fused") and not compiled:
+        ledger.note(f"model.norm_type {norm} is not simulated: norms are kernels op by op")
     settings |= batch_settings(ledger, pp, pipes)
     settings |= schedule_settings(ledger, pipes, pp, layers)
     settings |= _replicas(ledger, block, pp)
     if settings["parallel.data_parallel"] == "ddp" and settings.get("parallel.pipeline_microbatches") is not None:
         ledger.note("DDP reduces gradients in every run of the pipeline there, and in the last run of a step here")
-    settings |= _recompute(ledger, _placed(settings, layers, pp), pp, settings.get("parallel.schedule") in _FOLDED)
+    settings |= recompute_settings(
+        ledger, _placed(settings, layers, pp), pp, settings.get("parallel.schedule") in _FOLDED
+    )
     settings |= format_settings(ledger, compiled, experts=_has_experts(model))
     _left_out(ledger, pipes)
     ledger.idle(*IDLE)
-    dp = settings.get("parallel.dp")  # ParallelDims: the degrees multiply to the ranks
-    if dp is not None:
-        settings |= steps_of(ledger, settings, dp)
-    return replace(ledger.reading(KIND, settings, gpus=dp and dp * tp * pp * cp), options=document.data)
+    dp = settings.get("parallel.dp")
+    if dp is None:
+        return replace(ledger.reading(KIND, settings), options=document.data)
+    settings |= steps_of(ledger, settings, dp)
+    inner = {f"{block}.tensor_parallel_degree": tp, f"{pipes}.pipeline_parallel_degree": pp}
+    degrees = _degrees(ledger, block, dp, {**inner, f"{pipes}.context_parallel_degree": cp})
+    return replace(ledger.reading(KIND, settings, gpus=degrees.ranks), degrees=degrees, options=document.data)
+
+
+def _degrees(ledger: Ledger, block: str, dp: int, inner: Mapping[str, int]) -> Degrees:
+    """Return all degrees, which multiply to the ranks (distributed/parallel_dims.py)."""
+    replicate = ledger.integer(f"{block}.data_parallel_replicate_degree") or 1
+    of_2024 = ledger.raw(f"{block}.data_parallel_shard_degree") is None
+    shard = "data_parallel_degree" if of_2024 else "data_parallel_shard_degree"
+    outer = {f"{block}.data_parallel_replicate_degree": replicate, f"{block}.{shard}": dp // replicate}
+    return Degrees(source=ledger.source, framework=KIND, sizes={**outer, **inner})
 
 
 def _model(ledger: Ledger) -> dict[str, Any] | str | None:
@@ -210,6 +233,9 @@ def _left_out(ledger: Ledger, pipes: str) -> None:
     for key, instead in NOT_SIMULATED.items():
         if ledger.flag(key):
             ledger.note(f"{key} is not simulated: {instead}")
+    method = ledger.text("fault_tolerance.semi_sync_method")
+    if method is not None and ledger.flag("fault_tolerance.enable"):
+        ledger.note(f"fault_tolerance.semi_sync_method {method}: gradients are reduced in every step here")
     mode = ledger.text("comm.mode")
     if mode not in (None, "default"):
         ledger.refuse("comm.mode", "runs no job on GPUs", allowed="default")
@@ -231,6 +257,12 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
         offload: dict[str, Any] = {"fsdp.cpu_offload": True}
     else:
         offload = {}
+    kind = (ledger.text("training.data_parallel_type") or "fsdp").lower()  # of early 2024, with one degree
+    if kind not in ("fsdp", "ddp"):
+        ledger.refuse("training.data_parallel_type", "is not known to torchtitan", allowed="fsdp, ddp")
+    if kind == "ddp" and shard != 1:
+        dp = None if shard < 0 else shard
+        return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": DDP_BUCKET_MIB, "parallel.dp": dp}
     if shard == 1 and replicate > 1:
         return {"parallel.data_parallel": "ddp", "ddp.bucket_cap_mb": DDP_BUCKET_MIB, "parallel.dp": replicate}
     if shard == 1:
@@ -251,31 +283,3 @@ def _replicas(ledger: Ledger, block: str, pp: int) -> dict[str, Any]:
         else:
             ledger.open["sharded_replicas"] = str(replicate)  # each has what they leave of the GPUs
     return found
-
-
-def _recompute(ledger: Ledger, placed: Sequence[int] | None, pp: int, folded: bool) -> dict[str, Any]:
-    key = "activation_checkpoint.mode"
-    mode = (ledger.text(key) or "selective").lower()
-    if mode not in ("none", "selective", "full"):
-        ledger.refuse(key, "is not simulated", allowed="none, selective, full")
-    key = "activation_checkpoint.selective_ac_option"
-    option = ledger.text(key) or "2"
-    if mode != "selective":
-        return {"training.recompute": mode}
-    if option != "op" and not (option.isascii() and option.isdecimal()):
-        problem = "torchtitan: Invalid selective AC option"
-        ledger.refuse(key, problem, allowed="op, or how many layers there are from one that is recomputed to the next")
-    every = 2 if option == "op" else int(option[:_DIGITS])
-    if option == "op":
-        ledger.note(
-            "selective_ac_option op recomputes every second matrix product and all that is cheap: simulated as the "
-            "whole of every second layer"
-        )
-    if every <= 1:  # 0 is every layer too
-        return {"training.recompute": "full"}
-    if placed is None:
-        ledger.note(
-            f"selective_ac_option {option}: every layer is recomputed here, of a model that has no known layers"
-        )
-        return {"training.recompute": "full"}
-    return selected_settings(ledger, "selective_ac_option", selected_layers(placed, pp, every, folded=folded), placed)

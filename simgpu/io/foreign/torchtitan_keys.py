@@ -64,5 +64,14 @@ NOT_SIMULATED: Final = {
     "parallelism.disable_loss_parallel": "the loss is split over the vocabulary here",
     "training.disable_loss_parallel": "the loss is split over the vocabulary here",
     "fault_tolerance.enable": "replicas do not come and go here",
+    **dict.fromkeys(
+        ("training.deterministic", "debug.deterministic"), "kernels are the usual ones here, and the job's are slower"
+    ),
+    **dict.fromkeys(
+        ("parallelism.enable_compiled_autograd", "experimental.enable_compiled_autograd"),
+        "the graph of backward is not compiled here",
+    ),
+    "activation_checkpoint.early_stop": "the last product of a recomputed layer is computed again here",
+    "activation_checkpoint.debug": "the job writes down every operation, which takes time",
 }
 """Switches that would change the step, and what is simulated in their place."""

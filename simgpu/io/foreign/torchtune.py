@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from simgpu.io.foreign.adapters import DORA, adapter_targets, quantized
+from simgpu.io.foreign.degrees import Degrees
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
@@ -108,9 +110,11 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         or ledger.flag("memory_efficient_fsdp_wrap")
         or None,
     }
+    if (settings["parallel.tp"] or 1) > 1:  # models/llama3/_parallelism.py: norms are SequenceParallel
+        settings["parallel.sequence_parallel"] = True
     settings |= _recompute(ledger, settings["model"])
     settings |= _optimizer(ledger, precision)
-    ranks = 1 if alone else _replicas(ledger, settings)
+    degrees = None if alone else _replicas(ledger, settings)
     loss = (ledger.text("loss._component_") or "").rsplit(".", 1)[-1]
     if "Chunked" in loss or "Linear" in loss:
         ledger.note(f"loss._component_ {loss}: logits in chunks are not simulated: they are whole in memory")
@@ -128,8 +132,15 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         ledger.note(f"model.use_dora: {DORA}")
     if ledger.flag("optimizer_in_bwd"):
         ledger.note("optimizer_in_bwd is not simulated: all gradients are kept to the optimizer's step")
+    if ledger.raw("cudnn_deterministic_mode") is not None:
+        ledger.note(
+            "cudnn_deterministic_mode is not simulated: kernels are the usual ones, and the job's may be slower"
+        )
+    if ledger.flag("dataset.packed") is False:
+        ledger.note("dataset.packed: false: sequences are as long as max_seq_len here, and shorter in the job")
     ledger.idle(*_IDLE)
-    return ledger.reading(KIND, settings, gpus=ranks)
+    ranks = 1 if alone else None if degrees is None else degrees.ranks
+    return replace(ledger.reading(KIND, settings, gpus=ranks), degrees=degrees)
 
 
 def _recompute(ledger: Ledger, model: str) -> dict[str, Any]:
@@ -161,8 +172,8 @@ def _recompute(ledger: Ledger, model: str) -> dict[str, Any]:
     return selected_settings(ledger, "ac_option", selected_layers([layers], 1, every), [layers])
 
 
-def _replicas(ledger: Ledger, settings: dict[str, Any]) -> int | None:
-    """Settle how replicas are joined, and return the ranks where the recipe has them (ParallelDims)."""
+def _replicas(ledger: Ledger, settings: dict[str, Any]) -> Degrees | None:
+    """Settle how replicas are joined, and return the degrees where the recipe has all of them (ParallelDims)."""
     replicate = ledger.integer("data_parallel_replicate_dim", least=1) or 1
     shard = ledger.integer("data_parallel_shard_dim", least=-1) or -1
     if replicate > 1 and shard == 1:
@@ -177,11 +188,19 @@ def _replicas(ledger: Ledger, settings: dict[str, Any]) -> int | None:
     if shard < 0:
         return None
     settings["parallel.dp"] = replicate * shard
-    return replicate * shard * (settings["parallel.tp"] or 1) * (settings["parallel.cp"] or 1)
+    sizes = {
+        "data_parallel_replicate_dim": replicate,
+        "data_parallel_shard_dim": shard,
+        "tensor_parallel_dim": settings["parallel.tp"] or 1,
+        "context_parallel_dim": settings["parallel.cp"] or 1,
+    }
+    return Degrees(source=ledger.source, framework=KIND, sizes=sizes)
 
 
 def _refuse(ledger: Ledger) -> None:
     """Refuse recipes that train nothing, and those whose step is more than one model's training."""
+    if (ledger.text("device") or "cuda").partition(":")[0] == "cpu":
+        ledger.refuse("device", "asks for a run without GPUs", allowed="cuda")
     for block, what in _TRAINERS.items():
         if block in ledger.data:
             ledger.refuse(block, what)
