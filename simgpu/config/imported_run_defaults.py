@@ -121,7 +121,7 @@ def _micro(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed
     if merged.get(_MICRO) is not None or merged.get("training.global_batch_size") is not None:
         return
     auto = any("train_micro_batch_size_per_gpu" in reading.open for reading in readings)
-    trainer = auto or bool(kinds & set(_OF_TRANSFORMERS)) or any("model" in reading.settings for reading in readings)
+    trainer = auto or bool(kinds & set(_OF_TRANSFORMERS)) or any("model" in reading.settings and reading.kind != "hf-config" for reading in readings)
     if trainer and kinds & set(_HUGGING_FACE) and "axolotl" not in kinds:
         merged.put(_MICRO, _TRAINER_MICRO, "")
         assumed.append(f"{_MICRO}: {_TRAINER_MICRO}, the default of Transformers' Trainer")

@@ -143,6 +143,17 @@ def test_settings_go_before_every_file(imported: Import) -> None:
     assert run.data["zero"]["overlap_comm"] is False
 
 
+def test_the_batch_that_nobody_gives_does_not_hang_on_how_the_model_is_given(imported: Import) -> None:
+    files = {
+        "a.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n",
+        "config.json": '{"model_type": "gpt2", "n_embd": 256, "n_head": 4, "n_layer": 2, "vocab_size": 1000}',
+    }
+    as_a_file = imported(files)
+    as_an_answer = imported(files, given=("a.yaml",), model="config.json")
+    assert as_a_file.data["training"] == as_an_answer.data["training"]
+    assert as_a_file.data["training"]["micro_batch_size"] == 1
+
+
 def test_what_nobody_says_is_said(imported: Import) -> None:
     run = imported({"ds.json": DEEPSPEED}, model="llama-2-7b")
     assert run.assumed == (
