@@ -143,13 +143,13 @@ def test_settings_go_before_every_file(imported: Import) -> None:
     assert run.data["zero"]["overlap_comm"] is False
 
 
-def test_the_batch_that_nobody_gives_does_not_hang_on_how_the_model_is_given(imported: Import) -> None:
+def test_the_batch_that_nobody_gives_does_not_hang_on_how_the_model_is_given(tmp_path: Path, imported: Import) -> None:
     files = {
         "a.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n",
         "config.json": '{"model_type": "gpt2", "n_embd": 256, "n_head": 4, "n_layer": 2, "vocab_size": 1000}',
     }
     as_a_file = imported(files)
-    as_an_answer = imported(files, given=("a.yaml",), model="config.json")
+    as_an_answer = imported(files, given=("a.yaml",), model=str(tmp_path / "config.json"))
     assert as_a_file.data["training"] == as_an_answer.data["training"]
     assert as_a_file.data["training"]["micro_batch_size"] == 1
 
