@@ -9,7 +9,7 @@ from simgpu.config.imported_run_merge import COMMAND_LINE, Merged
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.fsdp_options import CHECKPOINTING
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import RECOMPUTES
+from simgpu.io.foreign.trainer_recompute import RECOMPUTES
 
 _FIELD: Final = "training.recompute"
 

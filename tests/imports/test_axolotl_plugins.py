@@ -21,7 +21,7 @@ def test_fp8_of_axolotl(compiled: bool, tmp_path: Path) -> None:
     reading = read(tmp_path, AXOLOTL + more, ".yaml")
     assert reading.settings["training.precision"] == "fp8"
     assert reading.settings["software"] == ("compile" if compiled else "flash")
-    assert any("fp8_enable_fsdp_float8_all_gather is not simulated" in note for note in reading.notes)
+    assert any("fp8_enable_fsdp_float8_all_gather: weights" in note for note in reading.notes)
     assert reading.unknown == ()
 
 
@@ -32,8 +32,8 @@ def test_fp8_of_axolotl(compiled: bool, tmp_path: Path) -> None:
         (FACTORY + "finetuning_type: full\nuse_asft_loss: true\n", "use_asft_loss: the reference model"),
         (TRL + "torch_empty_cache_steps: 1\n", "torch_empty_cache_steps: emptying"),
         (TRL + "full_determinism: true\n", "full_determinism: slower"),
-        (AXOLOTL + "gc_steps: 5\n", "gc_steps is not simulated"),
-        (AXOLOTL + "lora_mlp_kernel: true\n", "lora_mlp_kernel is not simulated"),
+        (AXOLOTL + "gc_steps: 5\n", "gc_steps: emptying"),
+        (AXOLOTL + "lora_mlp_kernel: true\n", "lora_mlp_kernel: adapters run"),
     ],
 )
 def test_it_is_said(text: str, told: str, tmp_path: Path) -> None:

@@ -85,9 +85,8 @@ def test_every_argument_of_trainer_is_read_or_listed() -> None:
         "gradient_checkpointing", "activation_checkpointing", "torch_compile", "use_liger_kernel",
         "auto_find_batch_size", "accelerator_config", "parallelism_config", "ddp_find_unused_parameters",
         "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph", "fsdp", "fsdp_config", "deepspeed", "use_cpu",
-        "per_gpu_train_batch_size",
+        "per_gpu_train_batch_size", "use_mps_device", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs",
     }  # fmt: skip
-    left = {"torch_compile_backend", "torch_compile_mode", "liger_kernel_config", "tpu_num_cores", "tpu_metrics_debug",
-            "use_ipex", "torchdynamo", "xpu_backend"}  # fmt: skip
+    left = {"tpu_num_cores", "tpu_metrics_debug", "use_ipex", "torchdynamo", "xpu_backend"}
     private = {name for name in fields if name.startswith("_")}
-    assert fields - private - read_here - left - set(trainer_keys.IDLE) == set()
+    assert fields - private - read_here - left - {*trainer_keys.IDLE, *trainer_keys.PRICED} == set()

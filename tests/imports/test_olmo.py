@@ -50,7 +50,7 @@ def test_the_published_size(tmp_path: Path) -> None:
         ("activation_checkpointing: one_in_three\n", {"training.recompute": "full", "training.recompute_layers": 11}),
         ("activation_checkpointing: two_in_three\n", {"training.recompute_layers": 21}),
         ("activation_checkpointing: three_in_four\n", {"training.recompute_layers": 24}),
-        ("compile: {fullgraph: false}\n", {"software": "compile"}),
+        ("compile: {fullgraph: false}\n", {"software.preset": "compile", "software.cross_entropy": "chain"}),
         (
             "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: DEFAULT, activation_checkpointing: true}\n",
             {"training.recompute": "full", "training.reduce_dtype": "fp32", "fsdp.backward_prefetch": "backward_post"},

@@ -171,7 +171,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "LitGPT's adapters": (
         "lora.yaml", "checkpoint_dir: c/meta-llama/Llama-3.2-1B\nprecision: bf16-true\ndevices: 2\nlora_r: 32\n"
-        "lora_mlp: true\nquantize: bnb.nf4\ntrain: {micro_batch_size: 2, global_batch_size: 8, max_seq_length: 512}\n",
+        "lora_mlp: true\ntrain: {micro_batch_size: 2, global_batch_size: 8, max_seq_length: 512}\n",
         {"model.hidden": 2048, "training.gradient_accumulation": 2, "training.recompute": "full", "cluster.gpus": 2,
          "training.lora": {"rank": 32, "targets": ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"]}},
     ),

@@ -69,7 +69,7 @@ def test_keys_are_used_idle_or_not_understood(tmp_path: Path) -> None:
         ("torchrun a.py\ntorchrun b.py", ".sh", "has 2 launch lines, of which one is meant"),
         ("torchrun t.py --optim paged_prodigy", ".sh", "is no optimizer that is simulated"),
         ("", ".yaml", "is empty"),
-        ("ls -l", ".sh", "is no configuration of a known kind"),
+        ("ls -l", ".sh", "has no launch line that is known"),
         ("[1, 2]", ".yaml", "holds a list, not a mapping"),
     ],
 )

@@ -59,9 +59,9 @@ def test_it_is_refused(text: str, told: str, tmp_path: Path) -> None:
     ("text", "told"),
     [
         (AXOLOTL + "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n",
-         "plugins: the default cut_cross_entropy: true is not simulated: the logits are whole in memory"),
-        (AXOLOTL + LORA + "peft_layers_to_transform: [30, 31]\n", "is not simulated: all layers have adapters"),
-        (AXOLOTL + LORA + "lora_rank_pattern: {q_proj: 64}\n", "is not simulated: all adapters have the rank lora_r"),
+         "plugins: the default cut_cross_entropy: true: the logits are whole in memory here"),
+        (AXOLOTL + LORA + "peft_layers_to_transform: [30, 31]\n", "peft_layers_to_transform: all layers have adapters here"),
+        (AXOLOTL + LORA + "lora_rank_pattern: {q_proj: 64}\n", "lora_rank_pattern: all adapters have the rank lora_r here"),
         (AXOLOTL + "torch_compile: auto\n", "torch_compile: auto is on, as from PyTorch 2.5.1 on"),
         (TRL + "label_smoothing_factor: 0.1\n", "label_smoothing_factor: the whole log-softmax in fp32"),
     ],
@@ -82,7 +82,7 @@ def test_it_is_said(text: str, told: str, tmp_path: Path) -> None:
 )
 def test_nothing_is_said_where_nothing_changes(text: str, tmp_path: Path) -> None:
     reading = read_foreign(written(tmp_path, text))
-    assert not [note for note in reading.notes if "not simulated" in note]
+    assert not [note for note in reading.notes if note.endswith(" here")]
     assert reading.unknown == ()
 
 

@@ -87,7 +87,6 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
     bits = ledger.integer(f"{at}quantization_bit") or _bits(ledger, at)
     if bits:
         quantized(ledger, bits)
-        ledger.open["quantized_bits"] = str(bits)
     return settings
 
 
@@ -210,7 +209,8 @@ def _by_script(ledger: Ledger, at: str) -> dict[str, list[str]]:
 
 
 def quantized(ledger: Ledger, bits: int) -> None:
-    """Say what becomes of weights in fewer than 16 bits."""
+    """Say what becomes of weights in fewer than 16 bits, and keep how many in ``open["quantized_bits"]``."""
+    ledger.open["quantized_bits"] = str(bits)
     ledger.note(
         f"the {bits}-bit weights are simulated in 16 bits: {16 // bits} times their memory and traffic, and no time to "
         "unpack them"
@@ -225,6 +225,9 @@ def _bits(ledger: Ledger, at: str) -> int | None:
         for bits in (4, 8):
             if ledger.flag(f"{at}{block}load_in_{bits}bit"):
                 return bits
+    given = ledger.integer(f"{at}{_QUANTIZED[1]}bits")  # of GPTQ, AWQ and others
+    if given is not None:
+        return given if given < 16 else None
     if ledger.raw(f"{at}lora_enable") is not None:  # LLaVA
         bits = ledger.integer(f"{at}bits") or 16
         return bits if bits < 16 else None

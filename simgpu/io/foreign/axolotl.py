@@ -5,11 +5,12 @@ Names and defaults: axolotl-ai-cloud/axolotl ``src/axolotl/utils/schemas/{config
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import beside
+from simgpu.io.foreign.adapters import beside, quantized
 from simgpu.io.foreign.axolotl_keys import IDLE, PRICED
 from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
@@ -17,7 +18,7 @@ from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.trainer import COMPILED, trainer_settings
+from simgpu.io.foreign.trainer import trainer_settings
 
 KIND: Final = "axolotl"
 _AXES: Final = (
@@ -30,6 +31,17 @@ _AXES: Final = (
 _OF_MODEL: Final = ("overrides_of_model_config", "overrides_of_model_kwargs", "model_config")
 _RINGS: Final = {"varlen_llama3": "all_gather", "batch_ring": "p2p"}
 _CONTEXT: Final = ("context_parallel_size", "sequence_parallel_degree")
+_LOSSES: Final = ("flash_attn_cross_entropy", "liger_cross_entropy", "unsloth_cross_entropy_loss")
+"""Cross-entropies in one kernel."""
+_LENGTH: Final = 512  # default of sequence_len
+_FREEZING: Final = ("SpectrumPlugin",)
+_PLUGINS: Final = {
+    "KDPlugin": "the teacher and the loss against its logits are not simulated",
+    "GrokfastPlugin": "its filter over all gradients, and the copy of them that it keeps, are not simulated",
+    "DenseMixerPlugin": "all experts see all tokens there; here each token goes to its own",
+    "LLMCompressorPlugin": "masks of sparse weights are not simulated",
+    "DiffusionPlugin": "attention is causal here, and one pass is made",
+}
 _ATTENTION: Final = ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "s2_attention")
 
 
@@ -80,11 +92,7 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     for block in _OF_MODEL:
         check_overrides(ledger, block)
     _vague(ledger)
-    if not ledger.flag("torch_compile"):  # Axolotl then hands neither to Trainer
-        for name in COMPILED:
-            ledger.data.pop(name, None)
-        ledger.idle(*COMPILED)
-    settings = trainer_settings(ledger)
+    settings = trainer_settings(ledger, implied=False)  # without torch_compile it hands on neither backend nor mode
     settings["model"] = ledger.text("base_model")
     settings["training.micro_batch_size"] = micro = ledger.integer("micro_batch_size", least=1)
     ledger.matched[MICRO] = 1 if micro is None else micro
@@ -104,26 +112,49 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         settings |= _loaded(settings.get("training.precision"))
     if ledger.flag("fp8"):
         settings["training.precision"] = "fp8"
-    if any(ledger.flag(name) for name in _ATTENTION) and "software" not in settings:
+    fused = [ledger.flag(name) for name in _ATTENTION]
+    if any(fused) and "software" not in settings:
         settings["software"] = "flash"
+    losses = [ledger.flag(name) for name in _LOSSES]
+    if any(losses):
+        found = settings.get("software") or "flash"
+        settings["software"] = {**(found if isinstance(found, dict) else {"preset": found}), "cross_entropy": "fused"}
     if ledger.get("unfrozen_parameters") is not None:
         ledger.refuse("unfrozen_parameters", "freezes the rest; say which", fix="--set training.frozen=[...]")
     settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)
-    if ledger.raw("cut_cross_entropy") is None and any("CutCrossEntropy" in one for one in ledger.names("plugins")):
-        ledger.note(f"plugins: the default cut_cross_entropy: true {PRICED['cut_cross_entropy']}")
-    for name, words in PRICED.items():
-        if ledger.raw(name) not in (None, False, [], {}):
-            ledger.get(name)
-            ledger.note(f"{name} {words}")
-            for leaf in ledger.account.leaves:
-                if leaf.startswith(f"{name}."):
-                    ledger.get(leaf)
-    sizes = [ledger.integer(name, least=1) for name in _AXES]
-    gpus = 1
-    for size in sizes:
-        gpus *= size or 1
+    _plugins(ledger)
+    ledger.told(PRICED)
+    if ledger.flag("gptq"):
+        quantized(ledger, 4)
+    packed = ledger.integer("max_packed_sequence_len", least=1)  # of 2023: examples end to end, so many tokens
+    length = packed or settings["training.sequence_length"]
+    if length is None:
+        ledger.note(f"sequence_len is left out: {_LENGTH}, Axolotl's default")
+    settings["training.sequence_length"] = length or _LENGTH
     ledger.idle(*IDLE)
-    return ledger.reading(KIND, settings, gpus=gpus if any(sizes) else None)
+    return ledger.reading(KIND, settings, gpus=_gpus(ledger))
+
+
+def _gpus(ledger: Ledger) -> int | None:
+    """Return the GPUs of the job: workers of Ray, or the product of the degrees."""
+    if ledger.flag("use_ray"):
+        return ledger.integer("ray_num_workers", least=1) or 1
+    sizes = [ledger.integer(name, least=1) for name in _AXES]
+    return math.prod(size or 1 for size in sizes) if any(sizes) else None
+
+
+def _plugins(ledger: Ledger) -> None:
+    """Say or refuse what plugins do without a key of their own (``src/axolotl/integrations``)."""
+    plugins = ledger.names("plugins")
+    if any("CutCrossEntropy" in one for one in plugins) and ledger.raw("cut_cross_entropy") is None:
+        ledger.note(f"plugins: the default cut_cross_entropy: true: {PRICED['cut_cross_entropy']}")
+    for name in plugins:
+        last = name.rpartition(".")[2]
+        if last in _FREEZING:
+            problem = f"{last} trains the layers that it picks by their signal, which is not simulated"
+            ledger.refuse("plugins", problem, fix="leave it out, and say what is frozen with --set training.frozen")
+        if last in _PLUGINS:
+            ledger.note(f"plugins: {last}: {_PLUGINS[last]}")
 
 
 def _vague(ledger: Ledger) -> None:

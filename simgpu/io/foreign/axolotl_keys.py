@@ -7,30 +7,46 @@ from __future__ import annotations
 
 from typing import Final
 
+_EXPERTS: Final = "kernels of experts are simulated as one grouped product"
+_PRESET: Final = "its kernel is simulated as the preset's"
+_PACKED: Final = "attention over packed sequences is simulated as over one whole"
+_ALONE: Final = "adapters run in kernels of their own here"
+_LOGITS: Final = "the logits are whole in memory here"
+_HELD: Final = "all weights stay on the GPU here"
 PRICED: Final = {
-    "activation_offloading": "is not simulated: activations stay on the GPU",
-    "layer_offloading": "is not simulated: all weights stay on the GPU",
-    "ple_cpu_offload": "is not simulated: all weights stay on the GPU",
-    "quantize_moe_experts": "is not simulated: experts are in 16 bits",
-    "qat": "is not simulated: weights and activations are not rounded",
-    "diffusion": "is not simulated: attention is causal, and one pass is made",
+    "activation_offloading": "activations stay on the GPU here",
+    "layer_offloading": _HELD,
+    "ple_cpu_offload": _HELD,
+    "max_memory": _HELD,
+    "gpu_memory_limit": _HELD,
+    "quantize_moe_experts": "experts are in 16 bits here",
+    "dsv4_fp8_nonexpert_mode": "weights are in 16 bits here",
+    "dsv4_fp4_grouped_mode": "weights are in 16 bits here",
+    "qat": "weights and activations are not rounded here",
+    "diffusion": "attention is causal here, and one pass is made",
     "reward_model": "trains a head with one output, which is simulated with the vocabulary's",
-    "use_sonicmoe": "and other kernels for experts are simulated as one grouped product",
-    "cut_cross_entropy": "is not simulated: the logits are whole in memory",
-    "chunked_cross_entropy": "is not simulated: the logits are whole in memory",
-    "liger_fused_linear_cross_entropy": "is not simulated: the logits are whole in memory",
-    "tiled_mlp": "is not simulated: the MLP takes all tokens at once",
-    "selective_checkpointing": "is not simulated: blocks are recomputed as gradient_checkpointing says",
-    "relora": "is not simulated beyond its adapters",
-    "peft_layers_to_transform": "is not simulated: all layers have adapters",
-    "gc_steps": "is not simulated: emptying the cache takes no time",
-    "lora_mlp_kernel": "is not simulated: adapters run in separate kernels",
-    "lora_qkv_kernel": "is not simulated: adapters run in separate kernels",
-    "lora_o_kernel": "is not simulated: adapters run in separate kernels",
-    "lora_embedding_kernel": "is not simulated: adapters run in separate kernels",
     "process_reward_model": "trains a head with two outputs, which is simulated with the vocabulary's",
-    "fp8_enable_fsdp_float8_all_gather": "is not simulated: weights are gathered as they are stored",
-    "lora_rank_pattern": "is not simulated: all adapters have the rank lora_r",
+    "num_labels": "trains a head with so many outputs, which is simulated with the vocabulary's",
+    **dict.fromkeys(("use_sonicmoe", "use_scattermoe", "experts_implementation", "moe_backend", "use_dsv4_kernels",
+                     "llama4_linearized_experts"), _EXPERTS),
+    "use_kernels": "kernels of the hub are simulated as the preset's",
+    **dict.fromkeys(("flash_attn_rms_norm", "flash_attn_fuse_mlp", "flash_attn_fuse_qkv", "liger_rope",
+                     "liger_rms_norm", "liger_rms_norm_gated", "liger_layer_norm", "liger_swiglu",
+                     "liger_glu_activation"), _PRESET),
+    **dict.fromkeys(("sample_packing", "batch_flattening", "pretrain_multipack_attn"), _PACKED),
+    **dict.fromkeys(("cut_cross_entropy", "chunked_cross_entropy", "liger_fused_linear_cross_entropy"), _LOGITS),
+    "use_eaft": "its loss is priced as cross-entropy",
+    "tiled_mlp": "the MLP takes all tokens at once here",
+    "selective_checkpointing": "blocks are recomputed as gradient_checkpointing says",
+    "relora": "only its adapters are simulated",
+    "peft_layers_to_transform": "all layers have adapters here",
+    "peft_trainable_token_indices": "rows of the embedding are not trained here",
+    "gc_steps": "emptying the cache takes no time here",
+    **dict.fromkeys(("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel",
+                     "fused_attn_kernel"), _ALONE),
+    "fp8_enable_fsdp_float8_all_gather": "weights are gathered as they are stored",
+    "lora_rank_pattern": "all adapters have the rank lora_r here",
+    "gemma4_hybrid_attn_impl": "attention has one kernel in all layers here",
 }  # fmt: skip
 """Switches that are not simulated, and what is instead."""
 _DATA: Final = (
@@ -38,12 +54,12 @@ _DATA: Final = (
     "dataset_processes", "dataset_num_proc", "dataset_exact_deduplication", "dataset_keep_in_memory",
     "shuffle_merged_datasets", "shuffle_before_merging_datasets", "skip_prepare_dataset", "num_dataset_shards_to_save",
     "pretraining_dataset", "push_dataset_to_hub", "val_set_size", "train_on_inputs", "group_by_length",
-    "sample_packing", "sample_packing_group_size", "sample_packing_bin_size", "sample_packing_sequentially",
+    "sample_packing_group_size", "sample_packing_bin_size", "sample_packing_sequentially",
     "sample_packing_mp_start_method", "sample_packing_eff_est", "eval_sample_packing", "pad_to_sequence_len",
-    "curriculum_sampling", "multipack_real_batches", "pretrain_multipack_buffer_size", "pretrain_multipack_attn",
+    "curriculum_sampling", "multipack_real_batches", "pretrain_multipack_buffer_size",
     "pretraining_sample_concatenation", "streaming", "streaming_multipack_buffer_size", "min_sample_len",
     "excess_length_strategy", "eval_sequence_len", "max_prompt_len", "total_num_tokens", "total_supervised_tokens",
-    "is_preprocess", "preprocess_iterable", "max_packed_sequence_len", "dataset",
+    "is_preprocess", "preprocess_iterable", "dataset",
 )  # fmt: skip
 _TEXT: Final = (
     "tokenizer_config", "tokenizer_use_fast", "tokenizer_legacy", "tokenizer_use_mistral_common", "tokenizer_type",
@@ -56,27 +72,25 @@ _MODEL: Final = (
     "base_model_config", "base_model_ignore_patterns", "cls_model_config", "model_type", "type_of_model",
     "revision_of_model", "model_revision",
     "trust_remote_code", "is_falcon_derived_model", "is_llama_derived_model", "is_mistral_derived_model",
-    "is_qwen_derived_model", "reinit_weights", "num_labels", "use_kernels", "experts_implementation", "use_scattermoe",
-    "use_dsv4_kernels", "dsv4_fp8_nonexpert_mode", "dsv4_fp8_lora_kernel", "dsv4_shared_mlp_lora_kernel",
-    "dsv4_bf16_all", "dsv4_fp4_grouped_mode", "nvfp4_merge_aware", "llama4_linearized_experts", "gptq",
-    "gptq_disable_exllama", "bnb_config_kwargs", "device_map", "max_memory", "gpu_memory_limit", "low_cpu_mem_usage",
+    "is_qwen_derived_model", "reinit_weights",
+    "dsv4_fp8_lora_kernel", "dsv4_shared_mlp_lora_kernel",
+    "dsv4_bf16_all", "nvfp4_merge_aware",
+    "gptq_disable_exllama", "bnb_config_kwargs", "device_map", "low_cpu_mem_usage",
     "hf_use_auth_token", "freeze_mm_modules", "load_in_8bit", "load_in_4bit", "rope_scaling",
-    "noisy_embedding_alpha", "neftune_noise_alpha", "experimental_skip_move_to_device", "moe_backend",
+    "noisy_embedding_alpha", "neftune_noise_alpha", "experimental_skip_move_to_device",
 )  # fmt: skip
 _ADAPTERS: Final = (
     "adapter", "lora_model_dir", "lora_alpha", "lora_dropout", "lora_fan_in_fan_out", "lora_modules_to_save",
     "lora_target_parameters", "lora_on_cpu", "lora_alpha_pattern", "loraplus_lr_ratio", "loraplus_lr_embedding",
     "peft", "peft_use_rslora", "peft_use_dora", "peft_init_lora_weights", "peft_layers_pattern",
-    "peft_trainable_token_indices", "peft_ensure_weight_tying",
+    "peft_ensure_weight_tying",
     "qlora_sharded_model_loading", "merge_lora", "merge_method", "lora_out_dir", "relora_prune_ratio",
     "relora_prune_method", "relora_cpu_offload", "relora_steps", "relora_warmup_steps", "relora_anneal_steps",
 )  # fmt: skip
 _KERNELS: Final = (
-    "xformers_attention", "flash_attn_cross_entropy", "flash_attn_rms_norm", "flash_attn_fuse_mlp",
-    "flash_attn_fuse_qkv", "flex_attn_compile_kwargs", "gemma4_hybrid_attn_impl", "liger_rope", "liger_rms_norm",
-    "liger_rms_norm_gated", "liger_layer_norm", "liger_swiglu", "liger_glu_activation", "liger_cross_entropy",
+    "flex_attn_compile_kwargs",
     "liger_use_token_scaling", "liger_kernel_impl", "chunked_cross_entropy_num_chunks", "tiled_mlp_num_shards",
-    "tiled_mlp_use_original_mlp", "unsloth_cross_entropy_loss", "heads_k_stride", "ring_attn_func", "tf32", "device",
+    "tiled_mlp_use_original_mlp", "heads_k_stride", "ring_attn_func", "device",
 )  # fmt: skip
 _TRAINING: Final = (
     "strict", "plugins", "debug", "seed", "local_rank", "world_size", "ddp", "ddp_timeout", "num_epochs", "max_steps",
@@ -87,8 +101,8 @@ _TRAINING: Final = (
     "save_first_step", "evals_per_epoch", "eval_table_size", "eval_max_new_tokens", "eval_table_max_new_tokens",
     "do_causal_lm_eval", "eval_causal_lm_metrics", "do_bench_eval", "bench_dataset", "bench_split",
     "auto_resume_from_checkpoints", "resume_from_checkpoint", "dynamic_checkpoint", "include_tkps",
-    "gradient_checkpointing_kwargs", "center_rewards_coefficient", "rl_beta", "dpo_beta",
-    "trl", "vllm", "generate_samples", "num_generation_samples", "generation_max_new_tokens", "use_eaft", "eaft_alpha",
+    "center_rewards_coefficient", "rl_beta", "dpo_beta",
+    "trl", "vllm", "generate_samples", "num_generation_samples", "generation_max_new_tokens", "eaft_alpha",
     "eaft_k", "axolotl_config_path", "lisa_layers_attribute", "profiler_steps", "profiler_steps_start",
     "jagged_restart_steps", "jagged_restart_warmup_steps", "jagged_restart_anneal_steps",
 )  # fmt: skip
@@ -97,8 +111,8 @@ _TRACKERS: Final = (
     "wandb_watch", "wandb_log_model", "use_mlflow", "mlflow_tracking_uri", "mlflow_experiment_name", "mlflow_run_name",
     "hf_mlflow_log_artifacts", "use_comet", "comet_api_key", "comet_workspace", "comet_project_name",
     "comet_experiment_key", "comet_mode", "comet_online", "comet_experiment_config", "use_trackio",
-    "trackio_project_name", "trackio_run_name", "trackio_space_id", "use_ray", "ray_run_name", "ray_num_workers",
+    "trackio_project_name", "trackio_run_name", "trackio_space_id", "ray_run_name", "ray_num_workers",
     "resources_per_worker", "gradio_title", "gradio_share", "use_otel_metrics", "use_swanlab", "swanlab_project",
 )  # fmt: skip
-IDLE: Final = (*PRICED, *_DATA, *_TEXT, *_MODEL, *_ADAPTERS, *_KERNELS, *_TRAINING, *_TRACKERS)
+IDLE: Final = (*_DATA, *_TEXT, *_MODEL, *_ADAPTERS, *_KERNELS, *_TRAINING, *_TRACKERS)
 """Names; all below one that is a mapping too."""

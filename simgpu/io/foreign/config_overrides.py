@@ -11,12 +11,17 @@ _DIMENSIONS: Final = (
     "n_inner", "ffn_hidden_size", "num_attention_heads", "n_head", "n_heads", "num_key_value_heads", "head_dim",
     "vocab_size", "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "n_shared_experts",
     "moe_intermediate_size", "first_k_dense_replace", "sliding_window", "use_sliding_window", "layer_types",
-    "tie_word_embeddings", "attention_bias", "hidden_act", "text_config",
+    "tie_word_embeddings", "attention_bias", "hidden_act", "text_config", "n_positions", "num_heads", "d_ff", "ffn_dim",
+    "activation_function",
+)  # fmt: skip
+_DROPOUTS: Final = (
+    "attention_dropout", "hidden_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout_prob",
+    "attention_probs_dropout_prob", "dropout",
 )  # fmt: skip
 _IDLE: Final = (
-    "rope_scaling", "rope_theta", "rope_parameters", "max_position_embeddings", "use_cache", "attention_dropout",
-    "hidden_dropout", "initializer_range", "rms_norm_eps", "layer_norm_eps", "router_aux_loss_coef",
-    "output_router_logits", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "architectures",
+    "rope_scaling", "rope_theta", "rope_parameters", "max_position_embeddings", "use_cache", "initializer_range",
+    "rms_norm_eps", "layer_norm_eps", "router_aux_loss_coef", "output_router_logits", "bos_token_id",
+    "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "architectures",
 )  # fmt: skip
 
 
@@ -27,7 +32,7 @@ def check_overrides(ledger: Ledger, block: str) -> None:
     ----------
     ledger : Ledger
     block : str
-        Where they stand.
+        Where they stand: a mapping, or ``n_embd=10,n_layer=2`` as in run_clm.py of Transformers' examples.
 
     Raises
     ------
@@ -42,8 +47,14 @@ def check_overrides(ledger: Ledger, block: str) -> None:
         ...
     simgpu.errors.ScenarioError: x.yml: model.num_hidden_layers = 8: changes the model's dimensions; fix: give ...
     """
+    written = ledger.raw(block)
+    if isinstance(written, str):
+        ledger.put(block, {pair[0].strip(): pair[2] for part in written.split(",") if (pair := part.partition("="))[1]})
     for name in _DIMENSIONS:
         if ledger.raw(f"{block}.{name}") is not None:
-            fix = "give the model as a config.json that has it, with --model"
+            fix = "give the model as a config.json that has it, with --model, and leave it out here"
             ledger.refuse(f"{block}.{name}", "changes the model's dimensions", fix=fix)
-    ledger.idle(*(f"{block}.{name}" for name in _IDLE))
+    for name in _DROPOUTS:
+        if ledger.number(f"{block}.{name}"):
+            ledger.note(f"{block}.{name}: rates of dropout are those of training.dropout here, which --set gives")
+    ledger.idle(*(f"{block}.{name}" for name in (*_IDLE, *_DROPOUTS)))

@@ -72,6 +72,17 @@ class KeyAccount:
         """Note a key that became a setting."""
         self._used.setdefault(key)
 
+    def replace(self, key: str, value: Any) -> None:
+        """Take the keys of a value that is written in another way in the place of its former ones.
+
+        Parameters
+        ----------
+        key : str
+        value : object
+        """
+        kept = (leaf for leaf in self.leaves if leaf != key and not leaf.startswith(f"{key}."))
+        self.leaves = (*kept, *(leaves(value, f"{key}.") if isinstance(value, Mapping) else (key,)))
+
     def know(self, *patterns: str) -> None:
         """Note keys, and all below them, as known and without effect.
 

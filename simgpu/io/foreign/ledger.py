@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from simgpu.errors import printable
 from simgpu.io.foreign.document import Document
 from simgpu.io.foreign.reading import Reading
-from simgpu.io.foreign.typed_values import AUTO, TypedValues
+from simgpu.io.foreign.typed_values import AUTO, FALSE, TypedValues
+
+_OFF: Final[tuple[Any, ...]] = (None, False, 0, [], {})
 
 
 class Ledger(TypedValues):
@@ -44,6 +48,61 @@ class Ledger(TypedValues):
             Dotted keys; ``*`` stands for any text.
         """
         self.account.know(*patterns)
+
+    def put(self, key: str, value: Any) -> None:
+        """Set a value in the place of the file's, as another way to write the same; its keys are those accounted for.
+
+        Parameters
+        ----------
+        key : str
+            Dotted; all above it is there.
+        value : object
+
+        Examples
+        --------
+        >>> ledger = Ledger(Document(source="x", data={"args": {"plan": "{}"}}))
+        >>> ledger.put("args.plan", {"speed": 9})
+        >>> ledger.integer("args.plan.speed"), ledger.reading("demo", {}).used
+        (9, ('args.plan.speed',))
+        """
+        above, _, last = key.rpartition(".")
+        block = self.raw(above) if above else self.data
+        block[last] = value
+        self.account.replace(key, value)
+
+    def unfold(self, key: str) -> None:
+        """Take a mapping that is written as JSON in a text, as Transformers does, for the mapping; others stay."""
+        value = self.raw(key)
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            with suppress(ValueError, RecursionError):
+                self.put(key, json.loads(value))
+
+    def told(self, words: Mapping[str, str], at: str = "") -> None:
+        """Note of each switch that is on what is simulated in its place; those that are off have no effect.
+
+        Parameters
+        ----------
+        words : mapping of str to str
+            By the switch's name.
+        at : str
+            In front of every name.
+
+        Examples
+        --------
+        >>> ledger = Ledger(Document(source="x", data={"slow": {"by": 2}, "odd": "false"}))
+        >>> ledger.told({"slow": "is quick here", "odd": "is even here"})
+        >>> ledger.notes, ledger.reading("demo", {}).used, ledger.reading("demo", {}).idle
+        (['slow: is quick here'], ('slow.by',), ('odd',))
+        """
+        for name, text in words.items():
+            key = f"{at}{name}"
+            value = self.raw(key)
+            if value not in _OFF and str(value).lower() not in FALSE:
+                for leaf in self.account.leaves:
+                    if leaf == key or leaf.startswith(f"{key}."):
+                        self.account.use(leaf)
+                self.note(f"{name}: {text}")
+            self.idle(key)
 
     def note(self, text: str) -> None:
         """Keep something that a reader of the scenario should know."""

@@ -29,9 +29,9 @@ _SIZES: Final = {True: (4, 512), False: (1, 16)}
 """Default sequences of a micro-batch and of a step: litgpt/pretrain.py, and litgpt/finetune/{full,lora}.py."""
 _ON: Final = ("lora_query", "lora_value")  # where the recipe does not say
 _IDLE: Final = (
-    "out_dir", "data", "eval", "logger_name", "seed", "access_token", "galore", "resume", "tokenizer_dir",
+    "out_dir", "data", "eval", "logger_name", "seed", "access_token", "resume", "tokenizer_dir",
     "initial_checkpoint_dir", "lora_alpha", "lora_dropout", "lora_query", "lora_key", "lora_value", "lora_projection",
-    "lora_mlp", "lora_head", "optimizer.init_args", "log", "ops",
+    "lora_mlp", "lora_head", "optimizer.init_args", "log",
     *(f"train.{name}" for name in (
         "save_interval", "log_interval", "lr_warmup_steps", "lr_warmup_fraction", "epochs", "max_tokens", "max_steps",
         "max_time", "max_norm", "min_lr", "learning_rate", "weight_decay", "beta1", "beta2",
@@ -95,16 +95,18 @@ def read_litgpt(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading
         for name, default in zip(("micro", "global"), sizes, strict=True)
     )
     nodes, each = ledger.integer("num_nodes", least=1), ledger.integer("devices", least=1)
+    kept, own = _optimizer(ledger, fused=pretraining)
+    preset = "compile" if pretraining else "flash"
     settings: dict[str, Any] = {
         "model": _model(ledger),
-        "training.sequence_length": ledger.integer("train.max_seq_length", least=1),
+        "training.sequence_length": _length(ledger, pretraining),
         "training.micro_batch_size": micro,
         **_steps(ledger, micro, total, (each or 0) * (nodes or 1)),
         "training.precision": precision,
-        "training.optimizer": _optimizer(ledger),
+        "training.optimizer": kept,
         "training.dropout": 0.0,
         "cluster.nodes": nodes,
-        "software": "compile" if pretraining else "flash",
+        "software": {"preset": preset, "optimizer": own} if own else preset,
     }
     if ledger.flag("train.tie_embeddings"):
         settings["model.tied_embeddings"] = True
@@ -121,19 +123,30 @@ def read_litgpt(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading
     if quantize:
         quantized(ledger, 8 if "8" in quantize else 4)
     gpus = each * (nodes or 1) if each else None
+    if quantize and gpus is not None and gpus > 1:
+        problem = "LitGPT: Quantization is currently not supported for multi-GPU training"
+        ledger.refuse("quantize", problem, fix="set devices: 1 and num_nodes: 1, or leave it out")
     if gpus is None or gpus > 1:
-        settings["parallel.data_parallel"] = "hsdp" if pretraining else "fsdp1"
+        sharded = "fsdp" if "training.lora" in settings else "fsdp1"  # litgpt/finetune/lora.py, parallelize_fn
+        settings["parallel.data_parallel"] = "hsdp" if pretraining else sharded
         if not pretraining:
             settings["training.recompute"] = "full"
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
 
 
-def _optimizer(ledger: Ledger) -> str | None:
-    """Return the optimizer, a name or a class."""
+def _optimizer(ledger: Ledger, *, fused: bool) -> tuple[str | None, str | None]:
+    """Return the optimizer, a name or a class, and its kernels: of torch.optim those that pretraining asks for."""
     key = "optimizer.class_path" if isinstance(ledger.raw("optimizer"), Mapping) else "optimizer"
     name = ledger.text(key)
-    return None if name is None else str(optimizer(name.rpartition(".")[2], ledger, key)["training.optimizer"])
+    kept = None if name is None else str(optimizer(name.rpartition(".")[2], ledger, key)["training.optimizer"])
+    if kept == "adam8bit":
+        return kept, None
+    if kept == "sgd" and not ledger.number("optimizer.init_args.momentum"):
+        ledger.note(f"{key}: sgd keeps nothing there without momentum; here it keeps one, 4 bytes a parameter")
+    if ledger.flag("optimizer.init_args.fused") or fused:
+        return kept, "fused"
+    return kept, "for_loop" if ledger.flag("optimizer.init_args.foreach") is False else "foreach"
 
 
 def _steps(ledger: Ledger, micro: int | None, total: int | None, ranks: int) -> dict[str, Any]:
@@ -161,6 +174,12 @@ def _size(ledger: Ledger, key: str, default: int | None) -> int | None:
 def _adapted(ledger: Ledger, key: str) -> bool:
     given = ledger.flag(key)
     return key in _ON if given is None else given
+
+
+def _length(ledger: Ledger, pretraining: bool) -> int | None:
+    """Return the tokens of a sequence: in pretraining all that the model takes, unless told otherwise."""
+    keys = ("train.max_seq_length", *(("model.block_size", "model_config.block_size") if pretraining else ()))
+    return next((length for key in keys if (length := ledger.integer(key, least=1))), None)
 
 
 def _model(ledger: Ledger) -> Any:

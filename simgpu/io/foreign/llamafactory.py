@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.io.foreign.adapters import adapter_targets, beside
+from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.foreign.llamafactory_keys import IDLE, PRICED
+from simgpu.io.foreign.llamafactory_keys import FP8_PRICED, IDLE, MEGATRON_PRICED, PRICED
+from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import open_fields, trainer_settings
@@ -29,6 +30,8 @@ _MEGATRON: Final = {
     "context_parallel_size": "parallel.cp",
     "expert_model_parallel_size": "parallel.ep",
 }
+
+_FUSIONS: Final = {"bias_activation_fusion": "bias_activation", "apply_rope_fusion": "rope"}
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -89,7 +92,9 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
             "use_llama_pro", problem, fix="say how much is frozen, with --set training.frozen", allowed="false"
         )
     _check_pure(ledger)
-    settings = trainer_settings(ledger)
+    _check_parts(ledger)
+    settings = trainer_settings(ledger, packs=False)
+    settings.pop("training.recompute_layers", None)  # it recomputes by its own function, all blocks
     if method == "lora":
         rank = ledger.integer("lora_rank", least=1) or _RANK
         settings["training.lora"] = {"rank": rank, **_targets(ledger, "lora_target"), **_whole(ledger)}
@@ -104,16 +109,28 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     settings |= _pure(ledger)
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
-    for name, words in PRICED.items():
-        if ledger.text(name) in ("convert", "load") or ledger.flag(name):  # words of mixture_of_depths
-            ledger.note(f"{name}: {words}")
+    ledger.told(PRICED)
     if any(name in ledger.data for name in _MEGATRON):
         settings |= _megatron(ledger)
     if "dist_config" in ledger.data:
         settings |= _version_one(ledger)
+    gpus = ledger.integer("ray_num_workers", least=1)
+    if gpus is not None:
+        ledger.note("ray_num_workers: workers of Ray, each with one GPU, are those that USE_RAY=1 starts")
     ledger.idle(*IDLE)
     undecided = open_fields(ledger) if settings.get("training.precision") is None else ()
-    return ledger.reading(KIND, settings, open_fields=undecided)
+    return ledger.reading(KIND, settings, gpus=gpus, open_fields=undecided)
+
+
+def _check_parts(ledger: Ledger) -> None:
+    """Refuse training of the vision tower or the projector alone; say what is trained of them besides."""
+    for name in ("train_mm_proj_only", "freeze_language_model"):
+        if ledger.flag(name):
+            problem = "trains what turns images into tokens and not the language model, which is not simulated"
+            ledger.refuse(name, problem, allowed="false")
+    for name in ("freeze_vision_tower", "freeze_multi_modal_projector"):
+        if ledger.flag(name) is False:
+            ledger.note(f"{name}: false trains that part of models with images too, which is not simulated")
 
 
 def _targets(ledger: Ledger, key: str) -> dict[str, list[str]]:
@@ -151,7 +168,7 @@ def _freeze(ledger: Ledger, at: str) -> None:
 def _fp8(ledger: Ledger, *, compiled: bool) -> dict[str, Any]:
     """Read fp8 as Accelerate runs it: torchao's, or Transformer Engine's."""
     library = (ledger.text("fp8_backend") or "auto").lower()
-    ledger.flag("fp8_enable_fsdp_float8_all_gather")
+    ledger.told(FP8_PRICED)
     if library == "te":
         return {"training.precision": "fp8", "software": {"preset": "te", "fp8_scaling": "delayed"}}
     return {"training.precision": "fp8", "software": "compile" if compiled else "flash"}
@@ -190,19 +207,35 @@ def _megatron(ledger: Ledger) -> dict[str, Any]:
             settings[f"distributed_optimizer.{name}"] = ledger.flag(name)
     granularity = ledger.choice("recompute_granularity", {"full": "full", "selective": "selective"})
     settings["training.recompute"] = granularity or "none"
-    settings["training.recompute_layers"] = ledger.integer("recompute_num_layers") if granularity == "full" else None
-    return settings | {"software": "te"}
+    layers = ledger.integer("recompute_num_layers", least=1)
+    by_block = granularity == "full" and (ledger.text("recompute_method") or "").lower() == "block"
+    settings["training.recompute_layers"] = layers if by_block else None  # otherwise how many are recomputed together
+    ledger.told(MEGATRON_PRICED)
+    dispatcher = (ledger.text("moe_token_dispatcher_type") or "alltoall").lower()
+    if dispatcher != "alltoall":
+        ledger.note(f"moe_token_dispatcher_type: {dispatcher} is simulated as alltoall")
+    if ledger.flag("moe_grouped_gemm") is False:
+        ledger.note("moe_grouped_gemm: false: experts one after the other are simulated as one grouped product")
+    if "fp8" in (ledger.text("mixed_precision") or ""):  # bf16_with_fp8_current_scaling_mixed and the like
+        settings["training.precision"] = "fp8"
+    off = [fusion for name, fusion in _FUSIONS.items() if ledger.flag(name) is False]
+    return settings | {"software": {"preset": "te", "unfused": off} if off else "te"}
 
 
 def _version_one(ledger: Ledger) -> dict[str, Any]:
-    """Read the newer form: ``model``, ``micro_batch_size`` and a ``dist_config`` by name."""
+    """Read the newer form: ``model``, ``micro_batch_size`` and a ``dist_config`` by name (``src/llamafactory/v1``)."""
     name = (ledger.text("dist_config.name") or "ddp").lower()
     if name not in ("ddp", "fsdp2", "fsdpturbo", "deepspeed"):
         ledger.refuse("dist_config.name", "is not simulated", allowed="ddp, fsdp2, deepspeed")
     if name == "deepspeed":
         ledger.open["deepspeed_config_file"] = ledger.text("dist_config.config_file") or "of dist_config"
+    mode = (ledger.text("dist_config.cp_mode") or "ulysses").lower()
+    if mode != "ulysses":
+        ledger.refuse("dist_config.cp_mode", "is not simulated", allowed="ulysses")
+    if "dynamic" in (ledger.text("batching_strategy") or ""):
+        ledger.note("batching_strategy: micro-batches of so many tokens are simulated as micro_batch_size sequences")
     total = ledger.integer("global_batch_size", least=1)
-    return {
+    settings = {
         "model": ledger.text("model"),
         "training.micro_batch_size": ledger.integer("micro_batch_size", least=1),
         "training.global_batch_size": total,
@@ -213,6 +246,31 @@ def _version_one(ledger: Ledger) -> dict[str, Any]:
         "parallel.ep": ledger.integer("dist_config.ep_size", least=1),
         "parallel.cp": ledger.integer("cp_size", least=1) or ledger.integer("dist_config.cp_size", least=1),
     }
+    if (ledger.text("dist_config.ep_dispatcher") or "eager").lower() != "eager":
+        ledger.note("dist_config.ep_dispatcher: tokens are exchanged by NCCL here")
+    if (settings["parallel.cp"] or 1) > 1:
+        settings["parallel.cp_comm_type"] = "a2a"
+    if name.startswith("fsdp"):  # FSDP2Engine.get_mp_policy
+        settings["training.reduce_dtype"] = "fp32"
+        settings["fsdp.reshard_after_forward"] = ledger.flag("dist_config.reshard_after_forward")
+        settings["fsdp.cpu_offload"] = ledger.flag("dist_config.offload_params")
+    return settings | _engine(ledger)
+
+
+def _engine(ledger: Ledger) -> dict[str, Any]:
+    """Read the newer form's quantization, kernels and optimizer (``v1/core/{model_engine,base_trainer}.py``)."""
+    bits = ledger.integer("quant_config.quantization_bit")
+    if bits is None and ledger.text("quant_config.name") == "bnb":
+        bits = 4
+    if bits:
+        quantized(ledger, bits)
+    kernels = ledger.text("kernel_config.name") or "auto"
+    if kernels == "liger_kernel":
+        ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
+    elif kernels != "auto":
+        ledger.note(f"kernel_config.name: {kernels}: these kernels are simulated as the preset's")
+    name = ledger.text("optim_config.name")
+    return {} if name is None else optimizer(name, ledger, "optim_config.name")
 
 
 def _peft(ledger: Ledger) -> dict[str, Any]:

@@ -30,12 +30,21 @@ _DENSE: Final = ("mptmlp", "mptglu", "te_ln_mlp")
 _OPTIMIZERS: Final = (
     "decoupled_adamw", "decoupled_lionw", "adalr_lion", "clip_lion", "decoupled_lionw_8b", "adamw", "no_op",
 )  # fmt: skip
+_ALGORITHMS: Final = {
+    "low_precision_layernorm": "norms are simulated as the preset's one kernel",
+    "sam": "the second forward and backward of a step are not simulated",
+    "seq_length_warmup": "sequences have their last length here",
+    "ema": "the averaged copy of the weights is not simulated",
+    "layer_freezing": "no layers are frozen here",
+}
+"""Algorithms of Composer that change a step of a language model, and what is simulated (composer/algorithms)."""
 _IDLE: Final = (
-    "variables*", "run_name", "tokenizer*", "train_loader.*", "eval_loader*", "scheduler*", "algorithms*",
-    "max_duration", "eval_*", "seed", "device_eval_batch_size", "device_eval_microbatch_size", "progress_bar",
+    "variables*", "run_name", "tokenizer*", "train_loader.*", "eval_loader*", "scheduler*",
+    "algorithms.gradient_clipping", "max_duration", "eval_*", "seed", "device_eval_batch_size",
+    "device_eval_microbatch_size", "progress_bar",
     "log_*", "console_*", "callbacks*", "loggers*", "save_*", "load_*", "dist_timeout", "autoresume",
     "python_log_level", "icl_*", "model.init_device", "model.init_config*",
-    "model.fc_type", "model.pretrained", "model.loss_fn",
+    "model.pretrained",
     "model.attn_config.rope_theta",
     "model.attn_config.rope_impl", "model.attn_config.rope_dail_config", "model.attn_config.rope_hf_config",
     "model.attn_config.rope_scaling",
@@ -49,7 +58,9 @@ _IDLE: Final = (
     "fsdp_config.use_orig_params", "fsdp_config.sync_module_states", "model.verbose", "global_seed", "data_*",
     "model.max_seq_len", "model.use_pad_tok_in_ffn", "expandable_segments",
     "model.peft_config.lora_alpha", "model.peft_config.lora_dropout", "model.peft_config.bias",
-    "model.peft_config.task_type", "model.peft_config.inference_mode", "model.use_flash_attention_2",
+    "model.peft_config.task_type", "model.peft_config.inference_mode", "model.use_auth_token",
+    "model.trust_remote_code", "model.should_save_peft_only", "model.convert_to", "metadata*", "code_paths",
+    "only_hf_checkpoint", "only_composer_checkpoint", "accumulate_train_batch_on_tokens",
 )  # fmt: skip
 
 
@@ -86,7 +97,7 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     kept = _optimizer(ledger)
     settings: dict[str, Any] = {
         "model": _model(ledger),
-        "training.sequence_length": ledger.integer("max_seq_len", least=1),
+        "training.sequence_length": _length(ledger),
         "training.micro_batch_size": ledger.integer("device_train_microbatch_size", least=1),
         "training.global_batch_size": ledger.integer("global_train_batch_size", least=1),
         "training.gradient_accumulation": ledger.integer("device_train_grad_accum", least=1),
@@ -109,6 +120,11 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     settings |= _sharding(ledger)
     if ledger.get("compile_config") is not None:
         settings["software"] = "compile"
+    for name in ledger.raw("algorithms") or ():
+        if name in _ALGORITHMS:
+            ledger.get(f"algorithms.{name}")
+            ledger.idle(f"algorithms.{name}")
+            ledger.note(f"algorithms.{name}: {_ALGORITHMS[name]}")
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings)
 
@@ -119,6 +135,8 @@ def _optimizer(ledger: Ledger) -> str | None:
         return None
     if name.lower() not in _OPTIMIZERS:
         ledger.refuse("optimizer.name", "is not known here", allowed=", ".join(_OPTIMIZERS))
+    if name.lower().endswith("_8b") and ledger.flag("optimizer.quantize") is False:
+        name = name.lower().removesuffix("_8b")  # the same in fp32
     return str(optimizer(name, ledger, "optimizer.name")["training.optimizer"])
 
 
@@ -174,6 +192,8 @@ def _replicas(ledger: Ledger, kind: str) -> dict[str, Any]:
     shard = ledger.integer("fsdp_config.data_parallel_shard_degree", least=-1) or -1
     if kind == "ddp" or replicate == shard == 1:
         return {}
+    if kind == "hsdp" and replicate == 1 and ledger.raw("fsdp_config.data_parallel_replicate_degree") is not None:
+        return {"parallel.data_parallel": "fsdp1"}  # a mesh of one copy over all GPUs
     if replicate > 1:
         hybrid = {"parallel.data_parallel": "hsdp"}
         if shard > 0:
@@ -192,13 +212,42 @@ def _overridden_model(ledger: Ledger) -> dict[str, Any]:
     return found
 
 
+def _length(ledger: Ledger) -> int | None:
+    """Return the tokens of a sequence: those of the data, where these have a length of their own."""
+    key = "train_loader.dataset.max_seq_len"
+    length, own = ledger.integer("max_seq_len", least=1), ledger.integer(key, least=1)
+    if own is not None and length is not None and own != length:
+        ledger.note(f"{key}: sequences of {own} tokens, whatever max_seq_len ({length}) says")
+    return own or length
+
+
 def _software(ledger: Ledger, kept: str | None) -> Any:
+    old = ledger.raw("model.attn_config.attn_impl") == "triton"  # of composer-2023, which has them
+    if ledger.flag("model.use_train_metrics") is not False and not old:
+        ledger.note("model.use_train_metrics: the cross-entropies that are computed besides the loss are not simulated")
+    kernels = None if kept is None else "foreach" if ledger.text("optimizer.name") == "adamw" else "for_loop"
+    if ledger.text("model.name") != "mpt_causal_lm":
+        preset = _of_the_hub(ledger)
+        return {"preset": preset, "optimizer": kernels} if kernels else preset
+    if (ledger.text("model.fc_type") or ledger.text("model.fc_type.name") or "torch").lower() == "te":
+        ledger.note("model.fc_type: te: its linear layers are simulated as PyTorch's")
     kernel = ledger.choice(
         "model.attn_config.attn_impl", {"flash": "flash", "triton": "composer-2023", "torch": "eager", "flex": "flash"}
     )
-    if kernel == "flash" and kept is not None:
-        return {"preset": "flash", "optimizer": "for_loop"}  # Composer's optimizers update tensor by tensor
-    return kernel
+    loss = ledger.choice("model.loss_fn", {"fused_crossentropy": None, "torch_crossentropy": "chain"})
+    if kernel == "flash" and kernels:  # Composer's own update tensor by tensor, torch.optim's do not
+        return {"preset": "flash", "optimizer": kernels} | ({"cross_entropy": loss} if loss else {})
+    return {"preset": kernel or "flash", "cross_entropy": loss} if loss else kernel
+
+
+def _of_the_hub(ledger: Ledger) -> str:
+    """Return the attention of Hugging Face's models: eager unless told otherwise (``models/hf/hf_base.py``)."""
+    if ledger.flag("model.use_flash_attention_2"):
+        return "flash"
+    given = ledger.text("model.attn_implementation")
+    if given is None:
+        ledger.note("model.attn_implementation is left out: eager, llm-foundry's default")
+    return "eager" if (given or "eager").lower() == "eager" else "flash"
 
 
 def _model(ledger: Ledger) -> Any:

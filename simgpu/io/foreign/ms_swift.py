@@ -51,21 +51,41 @@ _AUTO: Final = {
     "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "gradient_accumulation_steps": "auto",
     "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
 }  # fmt: skip
+_PACKED: Final = "attention over packed sequences is simulated as over one whole"
+_PRICED: Final = {
+    "packing": _PACKED,
+    "padding_free": _PACKED,
+    "use_dft_loss": "its loss is priced as cross-entropy",
+    "enable_dft_loss": "its loss is priced as cross-entropy",
+    "loss_type": "the loss is priced as cross-entropy",
+    "lisa_activated_layers": "layers that are frozen in turn are trained here",
+    "use_galore": "whole fp32 moments are kept here, and all gradients",
+    "max_memory": "all weights stay on the GPU here",
+}
+"""Options that are not simulated, and what is instead."""
+_CALLBACKS: Final = {
+    "activation_cpu_offload": "activations stay on the GPU here",
+    "lisa": "layers that are frozen in turn are trained here",
+}
+_TASKS: Final = ("causal_lm", "seq_cls")
 _IDLE: Final = (
-    "adapters", "tuner_backend", "add_version", "dataset*", "val_dataset*", "cached_*", "split_dataset_ratio",
+    "adapters", "add_version", "dataset*", "val_dataset*", "cached_*", "split_dataset_ratio",
     "columns", "strict", "model_name", "model_author", "custom_*", "interleave_prob", "stopping_strategy",
     "shuffle_buffer_size", "download_mode", "remove_unused_columns", "max_new_tokens", "temperature", "top_k", "top_p",
-    "repetition_penalty", "num_beams", "stream", "stop_words", "model_revision", "task_type", "experts_impl",
+    "repetition_penalty", "num_beams", "stream", "stop_words", "model_revision",
     "new_special_tokens", "num_labels", "problem_type", "rope_scaling", "max_model_len", "local_repo_path",
     "init_strategy", "quant_method", "bnb_4bit_*", "template*", "system", "truncation_strategy", "max_pixels",
     "agent_template", "norm_bbox", "use_chat_template", "padding_side", "loss_scale", "is_binary_loss_scale",
     "response_prefix", "enable_thinking", "modules_to_save", "lora_alpha", "lora_dropout", "lora_bias", "lora_dtype",
     "lorap_lr_ratio", "use_rslora", "use_dora", "init_weights", "create_checkpoint_symlink", "load_args",
-    "load_data_args", "packing*", "padding_free", "lazy_tokenize",
+    "load_data_args", "packing_num_proc", "packing_strategy", "packing_length",
+    "lazy_tokenize",
     "use_hf", "hub_token", "ignore_args_error", "external_plugins",
-    "model_kwargs", "loss_type", "metric", "eval_*", "swanlab_*", "freeze_vit", "freeze_aligner", "ENV",
+    "model_kwargs", "metric", "eval_*", "swanlab_*", "ENV.CUDA_VISIBLE_DEVICES", "ENV.MASTER_ADDR", "ENV.MASTER_PORT",
+    "ENV.NODE_RANK", "ENV.NNODES", "ENV.USE_HF", "ENV.MODELSCOPE_CACHE", "ENV.MAX_PIXELS", "ENV.FPS_MAX_FRAMES",
+    "ENV.VIDEO_MAX_PIXELS", "ENV.OMP_NUM_THREADS",
     "vit_gradient_checkpointing", "vit_lr", "aligner_lr", "max_epochs", "save_only_model", "resume_only_model",
-    "check_model", "router_aux_loss_coef", "loader_*", "acc_strategy", "train_dataloader_shuffle", "callbacks",
+    "check_model", "router_aux_loss_coef", "loader_*", "acc_strategy", "train_dataloader_shuffle",
 )  # fmt: skip
 
 
@@ -142,9 +162,35 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
     bits = ledger.integer("quant_bits")
     if bits:
         quantized(ledger, bits)
+    if ledger.flag("packing"):
+        length = ledger.integer("packing_length", least=1)
+        settings["training.sequence_length"] = length or settings["training.sequence_length"]
+    _told(ledger)
+    each = ledger.integer("ENV.NPROC_PER_NODE", least=1)
+    nodes = ledger.integer("ENV.NNODES", least=1)
     ledger.idle(*_IDLE)
     ledger.written = {**ledger.written, **written}
-    return ledger.reading(KIND, settings)
+    return ledger.reading(KIND, settings, gpus=each * (nodes or 1) if each else None)
+
+
+def _told(ledger: Ledger) -> None:
+    """Say or refuse what changes a step and is not simulated."""
+    task = (ledger.text("task_type") or "causal_lm").lower()
+    if task not in _TASKS:
+        ledger.refuse("task_type", "is not simulated: its step is not that of text", allowed=", ".join(_TASKS))
+    if task == "seq_cls":
+        ledger.note("task_type: seq_cls trains a head with num_labels outputs, simulated with the vocabulary's")
+    if ledger.text("tuner_backend") == "unsloth":
+        ledger.note("tuner_backend: the kernels of unsloth are not simulated")
+    if (ledger.text("experts_impl") or "").lower() == "eager":
+        ledger.note("experts_impl: eager: experts one after the other are simulated as one grouped product")
+    for name in ("freeze_vit", "freeze_aligner"):
+        if ledger.flag(name) is False:
+            ledger.note(f"{name}: false trains that part of models with images too, which is not simulated")
+    for name in ledger.names("callbacks"):
+        if name in _CALLBACKS:
+            ledger.note(f"callbacks: {name}: {_CALLBACKS[name]}")
+    ledger.told(_PRICED)
 
 
 def _written(data: dict[str, Any]) -> dict[str, str]:

@@ -23,12 +23,18 @@ _PRECISIONS: Final = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32"}
 _SHARES: Final = {"one_in_two": (1, 2), "one_in_three": (1, 3), "one_in_four": (1, 4), "one_in_eight": (1, 8),
                   "two_in_three": (2, 3), "three_in_four": (3, 4)}  # fmt: skip
 """Blocks that are recomputed, of how many."""
+_PRICED: Final = {
+    "softmax_auxiliary_loss": "the second pass over the logits is not simulated",
+    "model.clip_qkv": "the pass that bounds queries, keys and values is not simulated",
+    "model.embedding_layer_norm": "the norm behind the embedding is not simulated",
+}
+"""Options that are not simulated, and what is instead."""
 _BLOCKS: Final = {
     "wandb": ("project", "entity", "group", "name", "tags", "log_artifacts", "rank_zero_only", "log_interval"),
     "scheduler": ("name", "units", "t_warmup", "t_max", "alpha_f", "alpha_0", "grad_clip_warmup_steps",
                   "grad_clip_warmup_factor", "warmup_min_lr"),
     "data": ("paths", "memmap_dtype", "datasets", "label_mask_paths", "pad_direction", "generate_attention_mask",
-             "generate_doc_lengths", "num_workers", "drop_last", "pin_memory", "prefetch_factor", "persistent_workers",
+             "num_workers", "drop_last", "pin_memory", "prefetch_factor", "persistent_workers",
              "timeout", "seed", "instance_filter", "custom_dataset"),
     "tokenizer": ("identifier", "truncate_direction"), "speed_monitor": ("window_size", "gpu_flops_available"),
     "algorithms": ("gradient_clipping",),
@@ -36,7 +42,7 @@ _BLOCKS: Final = {
 """Fields of WandbConfig, SchedulerConfig, DataConfig, TokenizerConfig and SpeedMonitorConfig, and Composer's block."""
 _IDLE: Final = (
     *(f"{block}.{name}" for block, names in _BLOCKS.items() for name in names),
-    "run_name", "seed", "epoch", "dry_run", "n_gpus", "evaluators", "canceled_check_interval",
+    "run_name", "seed", "epoch", "dry_run", "evaluators", "canceled_check_interval",
     "console_log_interval", "eval_interval",
     "eval_on_load", "eval_subset_num_batches", "device_eval_batch_size", "save_folder", "remote_save_folder",
     "save_interval", "save_interval_unsharded", "save_interval_ephemeral", "save_num_checkpoints_to_keep",
@@ -45,17 +51,17 @@ _IDLE: Final = (
     "load_weights_only", "new_style_checkpoints", "restore_dataloader", "fast_forward_batches",
     "reset_optimizer_state", "reset_trainer_state", "try_load_latest_save", "max_duration", "stop_at", "stop_after",
     "extra_steps_after_cancel", "time_limit", "early_stopping_factor", "max_grad_norm", "max_grad_norm_ratio",
-    "python_profiling", "torch_profiling", "softmax_auxiliary_loss", "auxiliary_loss_multiplier", "fused_loss",
+    "python_profiling", "torch_profiling", "auxiliary_loss_multiplier",
     "gen1_gc_interval", "hf_datasets_cache_dir", "module_outputs_save_steps", "device_train_batch_size",
-    "compile.mode", "compile.fullgraph", "compile.backend", "compile.dynamic", "fsdp.use_orig_params",
+    "compile.mode", "compile.fullgraph", "compile.dynamic", "fsdp.use_orig_params",
     "fsdp_config.verbose", "optimizer.learning_rate", "optimizer.weight_decay", "optimizer.betas", "optimizer.eps",
     "optimizer.no_decay_norm_and_bias", "optimizer.decay_norm_and_bias", "optimizer.decay_embeddings",
-    "optimizer.metrics_log_interval", "optimizer.record_update_metrics", "optimizer.selective_updates",
+    "optimizer.metrics_log_interval", "optimizer.record_update_metrics",
     "model.alibi_bias_max", "model.embedding_dropout",
     "model.rope_full_precision", "model.rope_theta", "model.layer_norm_eps", "model.attention_layer_norm_with_affine",
     "model.bias_for_layer_norm", "model.eos_token_id", "model.pad_token_id", "model.init_device", "model.init_fn",
     "model.init_std", "model.init_cutoff_factor", "model.precision", "model.scale_logits", "model.block_group_size",
-    "model.emb_init_std", "model.embedding_layer_norm", "model.clip_qkv", "model.scale_emb_init",
+    "model.emb_init_std", "model.scale_emb_init",
 )  # fmt: skip
 
 
@@ -106,15 +112,30 @@ def read_olmo(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         "training.gradient_accumulation": ledger.integer("device_train_grad_accum", least=1),
         "training.precision": ledger.choice("precision", _PRECISIONS),
         "training.dropout": _dropout(ledger),
-        "software": "compile" if ledger.get("compile") is not None else "flash",
+        "software": _software(ledger),
         **optimizer(ledger.text("optimizer.name") or "lionw", ledger, "optimizer.name"),
         **_recompute(ledger, model["layers"]),
     }
     settings |= _sharding(ledger, settings["training.precision"])
     if not ledger.flag("model.flash_attention"):
         ledger.note("model.flash_attention: PyTorch picks the kernels of attention; FlashAttention's are simulated")
+    ledger.told(_PRICED)
+    ledger.told({"generate_doc_lengths": "attention within documents is simulated as over the whole"}, "data.")
     ledger.idle(*_IDLE)
     return ledger.reading(KIND, settings)
+
+
+def _software(ledger: Ledger) -> dict[str, Any]:
+    """Return the kernels.
+
+    The loss is PyTorch's on fp32 logits unless it is FlashAttention's (``olmo/train.py``); Lion, and AdamW that spares
+    weights without a gradient, go from tensor to tensor (``olmo/optim.py``).
+    """
+    backend = (ledger.text("compile.backend") or "inductor").lower() if ledger.get("compile") is not None else "eager"
+    preset = "flash" if backend in ("eager", "aot_eager") else "compile"
+    one_by_one = ledger.flag("optimizer.selective_updates") or "lion" in (ledger.text("optimizer.name") or "lionw")
+    loss = "fused" if ledger.flag("fused_loss") else "chain"
+    return {"preset": preset, "optimizer": "for_loop" if one_by_one else "foreach", "cross_entropy": loss}
 
 
 def _dropout(ledger: Ledger) -> float:

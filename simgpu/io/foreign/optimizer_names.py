@@ -21,6 +21,10 @@ _APPROXIMATE: Final = {
     "apollo": "its projections are not simulated: whole fp32 moments are kept",
     "galore": "its projections are not simulated: whole fp32 moments are kept",
     **dict.fromkeys(("lion8bit", "lionw8b"), "it is priced as 8-bit Adam, which keeps one moment more"),
+    "rmspropbnb8bit": "it is priced as 8-bit Adam, which keeps one moment more",
+    "ademamix": "it is priced as 8-bit Adam, which keeps one moment less",
+    "grokadamw": "it is priced as adamw, which keeps one moment less",
+    "rmsprop": "it is priced as sgd with momentum, which keeps as many moments",
     "lion": "it is priced as sgd with momentum, which keeps one moment too",
     "muon": (
         "is priced as sgd with momentum. Not priced: the products of its five Newton-Schulz iterations, up to 5 x "
@@ -68,6 +72,8 @@ def optimizer(name: str, ledger: Ledger, key: str, *, allowed: str | None = None
             note = next((text for part, text in _APPROXIMATE.items() if part in word), None)
             if note:
                 ledger.note(f"{key} {name}: {note}")
+            if "layerwise" in word:
+                ledger.note(f"{key} {name}: it frees each layer's gradients in backward; here all are kept to its end")
             return {"training.optimizer": kept, "software.optimizer": kernels}
     allowed = allowed or "adamw_torch, adamw_torch_fused, adafactor, sgd, ..."
     raise ledger.refused(key, "is no optimizer that is simulated", allowed=allowed)

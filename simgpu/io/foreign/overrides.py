@@ -47,7 +47,7 @@ class Overrides:
     beneath: Sequence[tuple[tuple[str, ...], Any]] = ()
 
 
-def overridden(path: Path | None, over: Sequence[Overrides]) -> Document:
+def overridden(path: Path | None, over: Sequence[Overrides], *, once: bool = False) -> Document:
     """Read a file of one mapping, with values in the place of its own.
 
     Parameters
@@ -56,6 +56,8 @@ def overridden(path: Path | None, over: Sequence[Overrides]) -> Document:
         None where a command line has all, and there is no file.
     over : sequence of Overrides
         At least one without a file.
+    once : bool
+        As for `simgpu.io.foreign.document.read_document`.
 
     Returns
     -------
@@ -70,7 +72,8 @@ def overridden(path: Path | None, over: Sequence[Overrides]) -> Document:
     >>> overridden(None, [Overrides(source="run.sh", values={"lora_rank": "8"})]).data
     {'lora_rank': '8'}
     """
-    return laid_over(Document(source=over[0].source, data={}) if path is None else read_document(path), *over)
+    document = Document(source=over[0].source, data={}) if path is None else read_document(path, once=once)
+    return laid_over(document, *over)
 
 
 def laid_over(document: Document, *overrides: Overrides) -> Document:
@@ -98,7 +101,8 @@ def laid_over(document: Document, *overrides: Overrides) -> Document:
         data, notes = deepcopy(document.data), list(document.notes)
         _lay(data, over, over.values, "", document.source, notes)
         for names, value in over.beneath:
-            if data.get(names[0]) is None and not any(_is_set(data.get(name)) for name in names[1:]):
+            sized = names[0] in data and not isinstance(value, bool)  # null is a size too: no limit
+            if data.get(names[0]) is None and not sized and not any(_is_set(data.get(name)) for name in names[1:]):
                 data[names[0]] = value
                 notes.append(f"{names[0]} is left out: {_shown(value)}, the program's default")
         set_by = dict.fromkeys(leaves(over.values), over.source) if over.source else {}

@@ -11,17 +11,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from simgpu.io.foreign.accelerator_config import accelerator_config
 from simgpu.io.foreign.adapters import lora
+from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import FILE, by_size, read_fsdp
 from simgpu.io.foreign.launch_arguments import TRL_DEFAULTS, trl_argument
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
-from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, laid_over, overridden
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.trainer_kernels import kernels
 from simgpu.io.foreign.trainer_keys import IDLE, PRICED, SEVERAL_MODELS
+from simgpu.io.foreign.trainer_machines import check_machines
+from simgpu.io.foreign.trainer_recompute import recomputed
+from simgpu.io.foreign.trl import check_packed, check_trl
 
 KIND: Final = "trainer"
 SEQUENCES: Final = (
@@ -29,17 +34,6 @@ SEQUENCES: Final = (
     "sequence_len",
 )  # fmt: skip
 _MODELS: Final = ("model_name_or_path", "model_name", "pretrained_model_name_or_path", "model_id", "config_name")
-_FUSED: Final = ("flash", "sdpa", "fa2", "fa3", "flex", "xformers", "true", "unsloth")
-"""Parts of the words for attention in one kernel; names of kernels on the hub hold one of them."""
-_UNFUSED: Final = ("eager", "disabled", "math")
-_ATTENTION: Final = ("attn_implementation", "attn_impl", "flash_attn", "model_init_kwargs.attn_implementation")
-_LIGER: Final = ("use_liger_kernel", "use_liger", "enable_liger_kernel")  # Trainer, TRL of 2025, LLaMA-Factory
-_RECOMPUTE: Final = ("gradient_checkpointing", "activation_checkpointing")
-"""The latter is the name since Transformers 5."""
-RECOMPUTES: Final = "trainer_recomputes"
-"""Key in ``open`` of arguments by which Trainer itself recomputes blocks."""
-_UNDECIDED: Final = ("auto", "false", "none")
-COMPILED: Final = ("torch_compile_backend", "torch_compile_mode")
 _WORDS: Final = ("true", "false", "none")
 """Values of --deepspeed that name no file: DeepSpeed's own is a switch (deepspeed/__init__.py)."""
 _OFFLOADED: Final = {"offload_optimizer": 1, "offload_param": 3}
@@ -87,6 +81,8 @@ def read_trainer(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         ledger.refuse(other, problem, fix="give the arguments of SFT")
     if alone:
         ledger.note(f"{told} is an argument of TRL: its defaults hold")
+    if told is not None or any(one.beneath for one in over):
+        check_trl(ledger)
     return ledger.reading(KIND, trainer_settings(ledger), open_fields=open_fields(ledger))
 
 
@@ -96,7 +92,7 @@ def open_fields(ledger: Ledger, at: str = "") -> tuple[str, ...]:
     return () if given else ("training.precision",)
 
 
-def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
+def trainer_settings(ledger: Ledger, at: str = "", *, implied: bool = True, packs: bool = True) -> dict[str, Any]:
     """Read Trainer arguments.
 
     Parameters
@@ -104,6 +100,10 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     ledger : Ledger
     at : str
         In front of every key, such as ``args.``.
+    implied : bool
+        Whether a backend or a mode of torch.compile alone turns it on, as in Trainer.
+    packs : bool
+        Whether ``packing`` is TRL's, which keeps the sequences of a pack apart.
 
     Returns
     -------
@@ -122,59 +122,47 @@ def trainer_settings(ledger: Ledger, at: str = "") -> dict[str, Any]:
     >>> fields["training.micro_batch_size"], fields["training.recompute"], fields["software"]
     (4, 'full', {'preset': 'flash', 'optimizer': 'foreach'})
     """
+    for block in ("fsdp_config", "model_init_kwargs"):
+        ledger.unfold(f"{at}{block}")
     micro = ledger.integer(f"{at}per_device_train_batch_size", least=1)
     if micro is None:
         micro = ledger.integer(f"{at}per_gpu_train_batch_size", least=1)
-    _machines(ledger, at)
-    checkpointing = next((flag for name in _RECOMPUTE if (flag := ledger.flag(f"{at}{name}")) is not None), None)
-    if checkpointing:
-        ledger.open[RECOMPUTES] = "gradient_checkpointing"
+    check_machines(ledger, at)
+    model = next((name for key in _MODELS if (name := ledger.text(f"{at}{key}"))), None)
+    check_overrides(ledger, f"{at}config_overrides")
     settings: dict[str, Any] = {
-        "model": next((name for key in _MODELS if (name := ledger.text(f"{at}{key}"))), None),
+        "model": model,
         "training.micro_batch_size": micro,
         "training.gradient_accumulation": ledger.integer(f"{at}gradient_accumulation_steps", least=1),
         "training.sequence_length": next((size for key in SEQUENCES if (size := ledger.integer(f"{at}{key}"))), None),
         "training.precision": precision(ledger, at),
-        "training.recompute": None if checkpointing is None else "full" if checkpointing else "none",
+        **recomputed(ledger, at, model),
         "ddp.bucket_cap_mb": ledger.integer(f"{at}ddp_bucket_cap_mb", least=1),
         "ddp.find_unused_parameters": ledger.flag(f"{at}ddp_find_unused_parameters"),
         "ddp.broadcast_buffers": ledger.flag(f"{at}ddp_broadcast_buffers"),
         "ddp.static_graph": ledger.flag(f"{at}ddp_static_graph"),
     }
-    settings |= {key: value for key, value in _optimizer(ledger, at).items() if value is not None}
+    settings |= kernels(ledger, at, implied=implied)
     settings |= lora(ledger, at)
     settings |= _sharding(ledger, at)
-    if ledger.flag(f"{at}accelerator_config.gradient_accumulation_kwargs.sync_each_batch"):
-        settings["fsdp.no_sync"] = False
+    settings |= accelerator_config(ledger, at, settings["training.gradient_accumulation"])
     settings |= _matched(ledger, at, settings)
     _loaded(ledger, at)
-    liger = [ledger.flag(f"{at}{name}") for name in _LIGER]
-    if any(liger):
-        ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
     if ledger.number(f"{at}label_smoothing_factor"):
         ledger.note("label_smoothing_factor: the whole log-softmax in fp32 that it keeps is not simulated")
-    for name, words in PRICED.items():
-        if ledger.raw(f"{at}{name}") not in (None, False, 0):
-            ledger.get(f"{at}{name}")
-            ledger.note(f"{name}: {words}")
-    ledger.idle(*(f"{at}{name}" for name in (*IDLE, *PRICED)))
+    if packs:
+        check_packed(ledger, at)
+    ledger.told(PRICED, at)
+    ledger.idle(*(f"{at}{name}" for name in IDLE))
     return settings
-
-
-def _machines(ledger: Ledger, at: str) -> None:
-    for name in ("use_cpu", "no_cuda"):
-        if ledger.flag(f"{at}{name}"):
-            ledger.refuse(f"{at}{name}", "asks for a run without GPUs", allowed="false")
-    if ledger.flag(f"{at}auto_find_batch_size"):
-        ledger.note("auto_find_batch_size halves the micro-batch until it fits; the one that is given is simulated")
 
 
 def precision(ledger: Ledger, at: str) -> str | None:
     """Return the arithmetic that flags ask for; None when none is set."""
+    rounded = ledger.flag(f"{at}tf32")  # of what the others leave in fp32
     if ledger.flag(f"{at}pure_bf16") or ledger.flag(f"{at}bf16"):
         if ledger.flag(f"{at}fp16"):
             ledger.refuse(f"{at}fp16", "At most one of fp16 and bf16 can be True, but not both")
-        ledger.flag(f"{at}tf32")
         return "bf16"
     if ledger.flag(f"{at}fp16"):
         return "fp16"
@@ -182,40 +170,7 @@ def precision(ledger: Ledger, at: str) -> str | None:
         ledger.get(f"{at}amp")
         ledger.note("amp: autocast to fp16, which is PyTorch's own choice")
         return "fp16"
-    return "tf32" if ledger.flag(f"{at}tf32") else None
-
-
-def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    key = f"{at}optim" if ledger.text(f"{at}optim") else f"{at}optimizer"
-    name = ledger.text(key)
-    if name is not None:
-        settings |= optimizer(name, ledger, key)
-    if ledger.flag(f"{at}adafactor"):
-        settings["training.optimizer"] = "adafactor"
-    found = [_attention(ledger, f"{at}{key}") for key in _ATTENTION]
-    attention = next((kind for kind in found if kind is not None), None)
-    if ledger.flag(f"{at}use_flash_attn") or ledger.flag(f"{at}use_flash_attention_2"):
-        attention = "flash"
-    chosen = [ledger.text(f"{at}{name}") for name in COMPILED]  # each turns it on
-    compiled = ledger.flag(f"{at}torch_compile") or any(chosen)
-    kernels = settings.pop("software.optimizer", None)
-    preset = "compile" if compiled else attention or ("flash" if kernels else None)
-    if preset:
-        settings["software"] = {"preset": preset, "optimizer": kernels} if kernels else preset
-    return settings
-
-
-def _attention(ledger: Ledger, key: str) -> str | None:
-    """Return the software generation of an attention that is asked for; None where the program chooses."""
-    word = (ledger.text(key) or "auto").lower()
-    if word in _UNDECIDED:
-        return None
-    if any(part in word for part in _UNFUSED):
-        return "eager"
-    if not any(part in word for part in _FUSED):
-        ledger.refuse(key, "is not known here", allowed="eager, sdpa, flash_attention_2, flash_attention_3, ...")
-    return "flash"
+    return "tf32" if rounded else None
 
 
 def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
@@ -285,10 +240,10 @@ def _matched(ledger: Ledger, at: str, settings: dict[str, Any]) -> dict[str, Any
 
 def _inline(ledger: Ledger, key: str) -> None:
     """Make a file of DeepSpeed's options that stand among the arguments, which Trainer takes as well."""
+    ledger.unfold(key)
     options, name = ledger.raw(key), "deepspeed.json"
-    if isinstance(options, dict) and "." not in key:
-        ledger.get(key)
-        ledger.data[key] = name
+    if isinstance(options, dict):
+        ledger.put(key, name)
         ledger.written = {**ledger.written, name: json.dumps(options)}
 
 

@@ -8,8 +8,12 @@ _ARGUMENTS: Final = (
     "output_dir", "overwrite_output_dir", "do_train", "do_eval", "do_predict", "num_train_epochs", "max_steps",
     "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "weight_decay",
     "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "optim_args", "optim_target_modules", "past_index",
+    "torch_compile_backend", "torch_compile_mode",
     "average_tokens_across_devices", "label_smoothing_factor", "bf16_full_eval", "fp16_full_eval", "fp16_opt_level",
-    "fp16_backend", "half_precision_backend", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs",
+    "fp16_backend", "half_precision_backend",
+    *(f"{way}_checkpointing_kwargs.{name}" for way in ("gradient", "activation") for name in (
+        "use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop",
+    )),
     "use_cache", "neftune_noise_alpha", "logging_strategy", "logging_steps", "logging_dir",
     "logging_first_step", "logging_nan_inf_filter", "log_on_each_node", "log_level", "log_level_replica",
     "include_num_input_tokens_seen", "include_tokens_per_second", "include_inputs_for_metrics", "include_for_metrics",
@@ -26,11 +30,11 @@ _ARGUMENTS: Final = (
     "dataloader_multiprocessing_context", "dataloader_in_order", "remove_unused_columns", "label_names",
     "group_by_length", "length_column_name", "train_sampling_strategy", "ddp_backend", "ddp_timeout",
     "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "skip_memory_metrics", "local_rank",
-    "jit_mode_eval", "use_mps_device", "ray_scope", "mp_parameters", "debug",
+    "jit_mode_eval", "ray_scope", "mp_parameters", "debug",
 )  # fmt: skip
 """huggingface/transformers src/transformers/training_args.py, TrainingArguments of 4.0 to 5.24."""
 _EXAMPLES: Final = (
-    "model_type", "config_overrides", "tokenizer_name", "cache_dir", "use_fast_tokenizer", "model_revision", "token",
+    "model_type", "tokenizer_name", "cache_dir", "use_fast_tokenizer", "model_revision", "token",
     "use_auth_token", "trust_remote_code", "low_cpu_mem_usage", "dataset_name", "dataset_config_name", "train_file",
     "validation_file", "test_file", "max_train_samples", "max_eval_samples", "max_predict_samples", "streaming",
     "overwrite_cache", "validation_split_percentage", "preprocessing_num_workers", "keep_linebreaks",
@@ -49,7 +53,12 @@ _TRL: Final = (
     "ignore_bias_buffers", "num_of_sequences", "chars_per_token", "dataset_batch_size",
     "gradient_checkpointing_use_reentrant",
     "model_init_kwargs.trust_remote_code", "model_init_kwargs.use_cache", "model_init_kwargs.revision",
-    "model_init_kwargs.device_map", "model_init_kwargs.low_cpu_mem_usage", "model_init_kwargs.quantization_config",
+    "model_init_kwargs.device_map", "model_init_kwargs.low_cpu_mem_usage",
+    *(f"model_init_kwargs.quantization_config.{name}" for name in (
+        "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage",
+        "llm_int8_threshold", "llm_int8_skip_modules", "llm_int8_has_fp16_weight", "quant_method", "dequantize",
+        "load_in_4bit", "load_in_8bit", "group_size", "desc_act", "sym", "damp_percent", "version", "zero_point",
+    )),
 )  # fmt: skip
 """huggingface/trl trl/trainer/{sft_config,model_config}.py and trl/scripts/utils.py."""
 _RECIPES: Final = (
@@ -74,6 +83,8 @@ IDLE: Final = (*_ARGUMENTS, *_EXAMPLES, *_TRL, *_RECIPES, *_OTHERS)
 PRICED: Final = {
     "torch_empty_cache_steps": "emptying the cache every so many steps takes no time here",
     "full_determinism": "slower kernels that give equal results are not simulated",
+    "activation_offloading": "activations stay on the GPU here",
+    "liger_kernel_config": "which of Liger's kernels it turns on or off is not looked at",
 }
 """Arguments that are not simulated, and what is instead."""
 SEVERAL_MODELS: Final = (

@@ -13,7 +13,8 @@ from simgpu.io.foreign.key_account import KeyAccount
 
 _VARIABLE: Final = re.compile(r"\$[\w{(]|`")
 _TRUE: Final = ("true", "yes", "on", "1")
-_FALSE: Final = ("false", "no", "off", "0", "none", "null", "")
+FALSE: Final = ("false", "no", "off", "0", "none", "null", "")
+"""Words for a switch that is off."""
 AUTO: Final = "auto"
 
 
@@ -105,7 +106,7 @@ class TypedValues:
         if value is None or isinstance(value, bool):
             return value
         word = str(value).strip().lower()
-        if word in _TRUE or word in _FALSE:
+        if word in _TRUE or word in FALSE:
             return word in _TRUE
         raise self.refused(key, "is neither true nor false", allowed="true, false")
 
