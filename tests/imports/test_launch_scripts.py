@@ -9,14 +9,14 @@ import pytest
 
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_command import Command
-from simgpu.io.foreign.shell_start import slurm_variables
+from simgpu.io.foreign.shell_start import JOB, job_files, job_variables
 from simgpu.io.foreign.wrappers import unwrap
 from tests.imports.bash import BASH, PASSES, started
 
 SCRIPTS = sorted((Path(__file__).parent / "launch_scripts").glob("*.sh"))
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "python")
 PROGRAMS = {
-    **dict.fromkeys(("srun", "docker", "singularity", "enroot", "mpirun", "numactl"), PASSES),
+    **dict.fromkeys(("srun", "docker", "singularity", "enroot", "mpirun", "jsrun", "numactl"), PASSES),
     **dict.fromkeys(("module", "pip"), "#!/bin/sh\n"),
     "scontrol": "#!/bin/sh\necho node0\necho node1\n",
     "ssh": '#!/bin/bash\nshift\nexec bash -c "$*" < /dev/null\n',
@@ -47,11 +47,17 @@ def test_a_launch_script(script: Path, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     lines = [command for command in read_commands(text, tmp_path) if is_launcher(command)]
     read = [list(unwrap(command.words).words) for command in lines]
-    variables = {name: values[0] for name, values in slurm_variables(text).items()}
-    bash = started(path, LAUNCHERS, PROGRAMS, OF_A_RANK | variables)
+    variables = {name: values[0] for name, values in job_variables(text).items()}
+    hosts = job_files(text)
+    for at, (name, listed) in enumerate(hosts.items()):
+        (tmp_path / f"hosts{at}").write_text(listed, encoding="utf-8")
+        variables |= {key: str(tmp_path / f"hosts{at}") for key, value in variables.items() if value == name}
+    bash = started(
+        path, LAUNCHERS, PROGRAMS, OF_A_RANK | {name: value for name, value in variables.items() if name[0] != JOB}
+    )
     once = [words for at, words in enumerate(bash) if words not in bash[:at]]  # a loop's turns are alike
     assert len(read) == len(once), (read, once)
     for ours, theirs in zip(read, once, strict=True):
         assert same(ours, theirs), (ours, theirs)
     for name, written in lines[-1].written.items():
-        assert (tmp_path / name).read_text(encoding="utf-8") == written
+        assert name[0] == "/" or (tmp_path / name).read_text(encoding="utf-8") == written

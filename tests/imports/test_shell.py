@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.kinds import read_foreign
-from simgpu.io.foreign.launch_words import arguments_mapping, find_launch_line
+from simgpu.io.foreign.launch_words import find_launch_line
+from simgpu.io.foreign.script_arguments import arguments_mapping
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_arithmetic import whole_number
 from simgpu.io.foreign.shell_quotes import open_quote

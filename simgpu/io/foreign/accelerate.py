@@ -53,12 +53,8 @@ _IDLE: Final = (
     "max_restarts", "rdzv_conf", "num_cpu_threads_per_process", "ipex_config.ipex",
     "mpirun_config.mpirun_hostfile", "mpirun_config.mpirun_ccl",
 )  # fmt: skip
-
-
 _BLOCKS: Final = {"fsdp": "fsdp_config", "deepspeed": "deepspeed_config", "megatron_lm": "megatron_lm_config"}
 """Blocks by the distributed type that reads them."""
-
-
 _AXES: Final = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
 _AXES_IDLE: Final = (
     "sp_backend", "sp_seq_length", "sp_seq_length_is_variable", "sp_attn_implementation", "cp_backend",
@@ -123,6 +119,11 @@ def read_accelerate(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         open_fields.append("training.precision")
     gpus = ledger.integer("num_processes", least=1)
     if kind in ("no", "false"):
+        if gpus is not None and gpus > 1 and any("num_processes" in values.values for values in over):
+            problem = "has no effect with distributed_type: NO, by which Accelerate starts one process"
+            ledger.refuse(
+                "num_processes", problem, fix="add --multi_gpu to the line, or set distributed_type: MULTI_GPU"
+            )
         if gpus is not None and gpus > 1:
             ledger.note(f"num_processes: {gpus} has no effect with distributed_type: NO, which starts one process")
         gpus = 1

@@ -7,9 +7,8 @@ The first that recognises a file reads it, so kinds with telling keys stand befo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign import (
@@ -42,17 +41,18 @@ from simgpu.io.foreign.document import mapping_of, parse_document
 from simgpu.io.foreign.machine_files import check_elsewhere, read_network_log
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.shell_quotes import check_quotes
-from simgpu.io.foreign.unknown_kind import unknown_kind
+from simgpu.io.foreign.unknown_kind import no_launch_line, unknown_kind
 from simgpu.io.text_file import read_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of file.
 
     Parameters
     ----------
     name : str
+    label : str
+        What people call it.
     recognise : callable
         ``(path, text) -> bool``.
     read : callable
@@ -60,45 +60,52 @@ class Kind:
     """
 
     name: str
+    label: str
     recognise: Callable[[Path, str], bool]
     read: Callable[[Path], Reading]
 
 
 KINDS: Final = (
-    Kind(name=launch_line.KIND, recognise=launch_line.recognise_program, read=launch_line.read_launch_line),
-    Kind(name=host_list.KIND, recognise=host_list.recognise, read=host_list.read_host_list),
-    Kind(name=megatron_yaml.KIND, recognise=megatron_yaml.recognise, read=megatron_yaml.read_megatron_yaml),
     Kind(
-        name=megatron_yaml_cfg.KIND,
-        recognise=megatron_yaml_cfg.recognise,
-        read=megatron_yaml_cfg.read_megatron_yaml_cfg,
+        launch_line.KIND, "launch lines and shell scripts", launch_line.recognise_program, launch_line.read_launch_line
     ),
-    Kind(name=nemo.KIND, recognise=nemo.recognise, read=nemo.read_nemo),
-    Kind(name=gptneox.KIND, recognise=gptneox.recognise, read=gptneox.read_gptneox),
-    Kind(name=megatron_runs.KIND, recognise=megatron_runs.recognise, read=megatron_runs.read_megatron_runs),
-    Kind(name=torchtitan.KIND, recognise=torchtitan.recognise, read=torchtitan.read_torchtitan),
-    Kind(name=nanotron.PICOTRON, recognise=nanotron.recognise_picotron, read=nanotron.read_picotron),
-    Kind(name=nanotron.NANOTRON, recognise=nanotron.recognise, read=nanotron.read_nanotron),
-    Kind(name=litgpt.KIND, recognise=litgpt.recognise, read=litgpt.read_litgpt),
-    Kind(name=litgpt_model.LIST, recognise=litgpt_model.recognise_list, read=litgpt_model.read_litgpt_models),
-    Kind(name=litgpt_model.KIND, recognise=litgpt_model.recognise, read=litgpt_model.read_litgpt_model),
-    Kind(name=torchtune.KIND, recognise=torchtune.recognise, read=torchtune.read_torchtune),
-    Kind(name=olmo.KIND, recognise=olmo.recognise, read=olmo.read_olmo),
-    Kind(name=llm_foundry.KIND, recognise=llm_foundry.recognise, read=llm_foundry.read_llm_foundry),
-    Kind(name=oumi.KIND, recognise=oumi.recognise, read=oumi.read_oumi),
-    Kind(name=axolotl.KIND, recognise=axolotl.recognise, read=axolotl.read_axolotl),
-    Kind(name=ms_swift.KIND, recognise=ms_swift.recognise, read=ms_swift.read_ms_swift),
-    Kind(name=llamafactory.KIND, recognise=llamafactory.recognise, read=llamafactory.read_llamafactory),
-    Kind(name=accelerate.KIND, recognise=accelerate.recognise, read=accelerate.read_accelerate),
-    Kind(name=deepspeed.KIND, recognise=deepspeed.recognise, read=deepspeed.read_deepspeed),
-    Kind(name=fsdp_options.KIND, recognise=fsdp_options.recognise, read=fsdp_options.read_fsdp_file),
-    Kind(name=hf_config.KIND, recognise=hf_config.recognise, read=hf_config.read_hf_config),
-    Kind(name=trainer.KIND, recognise=trainer.recognise, read=trainer.read_trainer),
-    Kind(name=megatron_args.KIND, recognise=megatron_args.recognise, read=megatron_args.read_megatron_args),
-    Kind(name=launch_line.KIND, recognise=launch_line.recognise, read=launch_line.read_launch_line),
+    Kind(host_list.KIND, "host files", host_list.recognise, host_list.read_host_list),
+    Kind(
+        megatron_yaml.KIND, "Megatron-LM's arguments as YAML", megatron_yaml.recognise, megatron_yaml.read_megatron_yaml
+    ),
+    Kind(
+        megatron_yaml_cfg.KIND,
+        "files of Megatron-LM's --yaml-cfg",
+        megatron_yaml_cfg.recognise,
+        megatron_yaml_cfg.read_megatron_yaml_cfg,
+    ),
+    Kind(nemo.KIND, "NeMo's YAML", nemo.recognise, nemo.read_nemo),
+    Kind(gptneox.KIND, "GPT-NeoX's YAML", gptneox.recognise, gptneox.read_gptneox),
+    Kind(megatron_runs.KIND, "lists of Megatron-LM's runs", megatron_runs.recognise, megatron_runs.read_megatron_runs),
+    Kind(torchtitan.KIND, "torchtitan's TOML", torchtitan.recognise, torchtitan.read_torchtitan),
+    Kind(nanotron.PICOTRON, "picotron's JSON", nanotron.recognise_picotron, nanotron.read_picotron),
+    Kind(nanotron.NANOTRON, "nanotron's YAML", nanotron.recognise, nanotron.read_nanotron),
+    Kind(litgpt.KIND, "LitGPT's YAML", litgpt.recognise, litgpt.read_litgpt),
+    Kind(litgpt_model.LIST, "LitGPT's list of models", litgpt_model.recognise_list, litgpt_model.read_litgpt_models),
+    Kind(litgpt_model.KIND, "LitGPT's model_config.yaml", litgpt_model.recognise, litgpt_model.read_litgpt_model),
+    Kind(torchtune.KIND, "torchtune's YAML", torchtune.recognise, torchtune.read_torchtune),
+    Kind(olmo.KIND, "OLMo's YAML", olmo.recognise, olmo.read_olmo),
+    Kind(llm_foundry.KIND, "llm-foundry's YAML", llm_foundry.recognise, llm_foundry.read_llm_foundry),
+    Kind(oumi.KIND, "Oumi's YAML", oumi.recognise, oumi.read_oumi),
+    Kind(axolotl.KIND, "Axolotl's YAML", axolotl.recognise, axolotl.read_axolotl),
+    Kind(ms_swift.KIND, "ms-swift's YAML", ms_swift.recognise, ms_swift.read_ms_swift),
+    Kind(llamafactory.KIND, "LLaMA-Factory's YAML", llamafactory.recognise, llamafactory.read_llamafactory),
+    Kind(accelerate.KIND, "Accelerate's YAML", accelerate.recognise, accelerate.read_accelerate),
+    Kind(deepspeed.KIND, "DeepSpeed's JSON", deepspeed.recognise, deepspeed.read_deepspeed),
+    Kind(fsdp_options.KIND, "FSDP options", fsdp_options.recognise, fsdp_options.read_fsdp_file),
+    Kind(hf_config.KIND, "config.json of Transformers", hf_config.recognise, hf_config.read_hf_config),
+    Kind(trainer.KIND, "arguments of Transformers' Trainer and TRL", trainer.recognise, trainer.read_trainer),
+    Kind(megatron_args.KIND, "Megatron-LM's arguments", megatron_args.recognise, megatron_args.read_megatron_args),
+    Kind(launch_line.KIND, "launch lines and shell scripts", launch_line.recognise, launch_line.read_launch_line),
 )
-
-
+LABELS: Final = (*(kind.label for kind in KINDS), "logs of NCCL and nccl-tests")
+"""What people call the files that are read."""
+_SHELL: Final = (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".lsf", ".job")
 TAKE_OVERRIDES: Final[Mapping[str, Callable[..., Reading]]] = {
     launch_line.KIND: launch_line.read_launch_line,
     accelerate.KIND: accelerate.read_accelerate,
@@ -173,6 +180,8 @@ def read_foreign(path: Path) -> Reading:
     if not text.strip():
         raise ScenarioError([Issue(field="", problem="is empty", file=path.name)])
     if text.lstrip()[:1] == "{" or path.suffix in (".json", ".yaml", ".yml"):
-        raise unknown_kind(path.name, parse_document(text, path.name).data)  # or what is wrong with the text
+        raise unknown_kind(path.name, parse_document(text, path.name).data, LABELS)  # or what is wrong with the text
     check_quotes(text, path.name)
-    raise unknown_kind(path.name, mapping_of(text))
+    if text.startswith("#!") or path.suffix in _SHELL:
+        raise no_launch_line(path.name)
+    raise unknown_kind(path.name, mapping_of(text), LABELS)

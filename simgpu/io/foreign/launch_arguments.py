@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping
+from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.overrides import Overrides, typed
+from simgpu.io.foreign.script_arguments import arguments_mapping
 
 OWN_FILE: Final = "script_config_file"
 """Key in ``open`` of a file of the script's own: one of no kind that is read may be of any form."""
@@ -36,7 +37,8 @@ _BLOCKS: Final = {
     "fsdp_config": "fsdp_", "parallelism_config": "parallelism_config_", "megatron_lm_config": "megatron_lm_",
 }  # fmt: skip
 """Blocks of Accelerate's configuration, and how the names of the launcher's options for them begin."""
-_TYPES: Final = {"use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
+_TYPES: Final = {"use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM", "multi_gpu": "MULTI_GPU"}
+_SIZES: Final = ("num_processes", "num_machines")
 _LLAMAFACTORY: Final = ("src/train.py", "src/train_bash.py", "llamafactory/launcher.py")
 
 
@@ -148,13 +150,15 @@ def launcher_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     Examples
     --------
     >>> launcher_keys({"num_processes": "8", "use_fsdp": True, "fsdp_offload_params": "true"})
-    {'distributed_type': 'FSDP', 'fsdp_config': {'fsdp_offload_params': True}}
+    {'num_processes': '8', 'distributed_type': 'FSDP', 'fsdp_config': {'fsdp_offload_params': True}}
     """
     found: dict[str, Any] = {}
     for name, value in options.items():
         block = next((block for block in _BLOCKS if name.startswith(_BLOCKS[block])), None)
         if name in _TYPES and value is True:
             found["distributed_type"] = _TYPES[name]
+        elif name in _SIZES and str(value).isdecimal():
+            found[name] = value
         elif block is not None:
             found.setdefault(block, {})[name] = typed(value)
     return found

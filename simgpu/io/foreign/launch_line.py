@@ -10,23 +10,24 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
-from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.document import Document
-from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.host_list import uneven
 from simgpu.io.foreign.key_account import leaves
+from simgpu.io.foreign.launch_accelerate import ACCELERATE_FILE, accelerate_options, has_trainer
 from simgpu.io.foreign.launch_arguments import OWN_FILE, TRL, file_arguments, launcher_keys, trl_argument
-from simgpu.io.foreign.launch_words import LaunchLine, arguments_mapping, find_launch_line, taken_apart
-from simgpu.io.foreign.launcher_keys import LAUNCHER, WRAPPER
+from simgpu.io.foreign.launch_words import LaunchLine, find_launch_line, taken_apart
+from simgpu.io.foreign.launcher_keys import COUNTS, LAUNCHER, WRAPPER
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings
 from simgpu.io.foreign.number_formats import LIGHTNING, MIXED
 from simgpu.io.foreign.overrides import Overrides, laid_over
 from simgpu.io.foreign.ranks import find_ranks
 from simgpu.io.foreign.reading import Reading
+from simgpu.io.foreign.script_arguments import arguments_mapping
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_known import check_files
 from simgpu.io.foreign.torchtitan_overrides import job_options
@@ -51,15 +52,36 @@ _IDLE: Final = (
     "args.group_by_modality_length",
 )  # fmt: skip
 _NO_SCRIPTS: Final = (".json", ".yaml", ".yml", ".toml")
-_SHARDING: Final = ("use_fsdp", "use_megatron_lm", "use_deepspeed")
-_ACCELERATE_FILE: Final = "accelerate_config_file"
+_MODELS: Final = ("args.model_name_or_path", "args.model_name", "args.pretrained_model_name_or_path", "args.model_id")
+_NAME: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_OF_COOKBOOK: Final = ("--enable_fsdp", "--peft_method", "--batch_size_training")
 _BEYOND: Final = re.compile(r"(run_)?(dpo|grpo|kto|ppo|rloo|orpo|cpo|gkd|online_dpo|nash_md|xpo)(_\w+)?\.py")
-_WITHOUT_TRAINER: Final = ("with_tracking", "num_warmup_steps", "checkpointing_steps")
-"""Arguments of huggingface/transformers examples/pytorch/*_no_trainer.py, which TrainingArguments does not have."""
 
 
 class _LineLedger(Ledger):
     """Of a launch line, on which a boolean argument is set by its name, and further arguments may follow."""
+
+    loop: str = ""
+    variables: Mapping[str, str] = MappingProxyType({})
+
+    def _known(self, key: str) -> Any:
+        names = _NAME.findall(str(self.raw(key)))
+        for name in names:
+            if re.search(rf"\b{name}\b", self.loop):
+                problem = f"differs between the turns of a loop of the script ({self.loop}), of which one is simulated"
+                self.refuse(key, problem, fix=f"write the value of the turn that is meant for ${name}")
+            if self.variables.get(name) == f"${name}":
+                problem = f"is set by a branch of the script or by a program, so that only a run tells ${name}"
+                self.refuse(key, problem, fix="write the value that the job uses")
+        return super()._known(key)
+
+    def text(self, key: str) -> str | None:
+        value = self.raw(key)
+        if key in _MODELS and isinstance(value, str) and is_unset(value):  # for --model to say
+            self.get(key)
+            self.note(left_out(value))
+            return None
+        return super().text(key)
 
     def flag(self, key: str) -> bool | None:
         value = self.raw(key)
@@ -153,28 +175,36 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
         "env": dict(line.environment),
     }
     ledger = _LineLedger(Document(source=path.name, data=data))
-    ledger.written = line.written
+    ledger.written, ledger.loop, ledger.variables = line.written, line.loop, line.variables
     for note in line.notes:
         ledger.note(note)
     job = job_options(line.script, data["args"])
     settings: dict[str, Any] = trainer_settings(ledger, "args.") if job is None else {}
-    settings |= {name: value for name, value in _launched(ledger, line, settings).items() if value is not None}
+    if line.launcher == "accelerate":
+        found = accelerate_options(ledger, line, settings, gpus=ranks.gpus)
+        settings |= {name: value for name, value in found.items() if value is not None}
+    elif line.launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
+        ledger.open["job_config_file"] = named
     _tower(ledger)
     settings |= _environment(ledger)
     if line.launcher != "accelerate" and settings.get("training.precision") is None:  # its launcher sets it anew
         settings["training.precision"] = ledger.choice("env.ACCELERATE_MIXED_PRECISION", MIXED)
-    _lightning(ledger, settings)
-    gpus = ranks.gpus
+    _own_precision(ledger, settings)
+    gpus = ranks.seen
     settings["cluster.nodes"] = ranks.nodes
     for key in ranks.used:
         ledger.get(key)
     ledger.open |= uneven(ranks.shares)
     if ranks.open is not None:
         ledger.open["cluster.gpus"] = ranks.open
-    if not _has_trainer(ledger, line):
+        if ACCELERATE_FILE in ledger.open:
+            ledger.note(f"{ranks.open} is not in the script: what {ledger.open[ACCELERATE_FILE]} says of it is taken")
+    if not has_trainer(ledger, line):
         ledger.open[WITHOUT_TRAINER] = line.script
     if not ranks.processes:
-        ledger.open[PLAIN] = TRAINER if _has_trainer(ledger, line) else ""
+        ledger.open[PLAIN] = TRAINER if has_trainer(ledger, line) else ""
+    if line.launcher != "python":  # whose own options count
+        ledger.idle(*(f"wrapper.{name}" for name in COUNTS))
     ledger.idle(*_IDLE, *(f"env.{name}" for name in idle_variables(line.environment)), "env.CUDA_VISIBLE_DEVICES")
     if job is not None:
         for key in leaves({name: data["args"][name] for name in job}):
@@ -193,19 +223,22 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
     left = () if settings.get("training.precision") or not own_arguments else open_fields(ledger, "args.")
     check_files(ledger.open.values(), line.written, line.changed, source=path.name)
     reading = ledger.reading(KIND, settings, gpus=gpus, open_fields=left)
-    launched = launcher_keys(line.options) if _ACCELERATE_FILE in ledger.open else {}
-    found = [Overrides(source=path.name, values=launched, key=_ACCELERATE_FILE)] if launched else []
+    launched = launcher_keys(line.options) if ACCELERATE_FILE in ledger.open else {}
+    over_files = [Overrides(source=path.name, values=launched, key=ACCELERATE_FILE)] if launched else []
     if above is not None and own_arguments:
-        found.append(above[0])
-    return replace(reading, over=tuple(found))
+        over_files.append(above[0])
+    return replace(reading, over=tuple(over_files))
 
 
-def _lightning(ledger: Ledger, settings: dict[str, Any]) -> None:
-    """Take the precision of a script's own argument, where it is a word of Lightning's."""
+def _own_precision(ledger: Ledger, settings: dict[str, Any]) -> None:
+    """Take the precision of a script's own argument: a word of Lightning's, or what the script gives Accelerator."""
     word = str(ledger.raw("args.precision")).lower()
     if settings.get("training.precision") is None and word in LIGHTNING:
         ledger.get("args.precision")
         settings["training.precision"] = LIGHTNING[word][0]
+    mixed = str(ledger.raw("args.mixed_precision")).lower()
+    if mixed in MIXED:  # Accelerator's own argument goes before the launcher's
+        settings["training.precision"] = ledger.choice("args.mixed_precision", MIXED)
 
 
 def _check_method(line: LaunchLine, source: str) -> None:
@@ -218,74 +251,13 @@ def _check_method(line: LaunchLine, source: str) -> None:
         raise ScenarioError(
             [Issue(field="script", value=f"megatron {line.script}", problem=problem, fix=fix, file=source)]
         )
+    other = next((word for word in line.arguments if word.partition("=")[0] in _OF_COOKBOOK), None)
+    if other is not None:
+        problem, fix = "is of llama-cookbook, whose arguments are not read", "give the run as arguments of Trainer"
+        raise ScenarioError([Issue(field=other.partition("=")[0], problem=problem, fix=fix, file=source)])
     if _BEYOND.fullmatch(line.script.rsplit("/", 1)[-1]) or (line.launcher == "swift" and line.script == "rlhf"):
         problem = "is not simulated: its step is more than one model's training"
         raise ScenarioError([Issue(field="script", value=line.script, problem=problem, allowed="sft", file=source)])
-
-
-def _launched(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what the launcher's options say beside the number of ranks; ``own`` is what the script's arguments say."""
-    settings: dict[str, Any] = {}
-    launcher = line.launcher
-    if launcher == "accelerate":
-        settings["training.precision"] = ledger.choice("launcher.mixed_precision", MIXED)
-        settings["training.gradient_accumulation"] = ledger.integer("launcher.gradient_accumulation_steps", least=1)
-        _contradictions(ledger, line, settings, own)
-        for name in (_ACCELERATE_FILE, "deepspeed_config_file"):
-            named = ledger.text(f"launcher.{name.removeprefix('accelerate_')}")
-            if named is not None:
-                ledger.open[name] = named
-        stage = ledger.integer("launcher.zero_stage")
-        if stage is not None:
-            settings["parallel.data_parallel"] = f"zero{stage}" if stage else "ddp"
-        for name in ("offload_optimizer", "offload_param"):
-            device = ledger.text(f"launcher.{name}_device")
-            if device and device.lower() != "none":
-                settings[f"zero.{name}"] = {"device": device.lower()}
-        if _ACCELERATE_FILE in ledger.open:  # sharding options are keys of the file
-            for key in line.options:
-                if launcher_keys({key: True}):
-                    ledger.get(f"launcher.{key}")
-        elif ledger.flag("launcher.use_fsdp"):
-            settings |= read_fsdp(ledger, "launcher", launched=True)
-        elif ledger.flag("launcher.use_megatron_lm"):
-            settings |= megatron_plugin(ledger, "launcher", settings["training.precision"])
-        others = ("parallel.data_parallel" in settings, *(line.options.get(name) for name in _SHARDING))
-        if ledger.flag("launcher.multi_gpu") and not any(others):
-            settings["parallel.data_parallel"] = "ddp"
-        if ledger.flag("launcher.use_parallelism_config") and _ACCELERATE_FILE not in ledger.open:
-            settings |= parallel_axes(ledger, "launcher", "fsdp" if ledger.flag("launcher.use_fsdp") else "multi_gpu")
-        if (ledger.text("launcher.dynamo_backend") or "no").lower() not in ("no", "false"):
-            kernels = own["software"].get("optimizer") if isinstance(own.get("software"), dict) else None
-            settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
-    if launcher == "torchrun" and (named := ledger.text("args.job.config_file")) is not None:  # torchtitan
-        ledger.open["job_config_file"] = named
-    return settings
-
-
-def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Take Trainer's own arguments before the launcher's, and say so.
-
-    TrainingArguments.__post_init__ writes its precision over ACCELERATE_MIXED_PRECISION, and Trainer gives Accelerator
-    its own steps; without Trainer, Accelerator takes the launcher's.
-    """
-    trainer = _has_trainer(ledger, line)
-    for field, option in (
-        ("training.precision", "mixed_precision"),
-        ("training.gradient_accumulation", "gradient_accumulation_steps"),
-    ):
-        ours, theirs = own.get(field), launched[field]
-        if ours in (None, "tf32", theirs) or theirs is None:
-            continue
-        holds = ours if trainer else theirs
-        launched[field] = holds
-        ledger.note(
-            f"--{option} {theirs} of the launcher contradicts the script's own arguments ({ours}): {holds} holds"
-        )
-
-
-def _has_trainer(ledger: Ledger, line: LaunchLine) -> bool:
-    return "no_trainer" not in line.script and not any(ledger.raw(f"args.{name}") for name in _WITHOUT_TRAINER)
 
 
 def _tower(ledger: Ledger) -> None:

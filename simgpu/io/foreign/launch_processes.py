@@ -6,21 +6,23 @@ pytorch/pytorch ``torch/distributed/run.py`` (determine_local_world_size).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
+from simgpu.io.foreign.shell_start import GPUS
 
 _NAMES: Final = ("nproc_per_node", "nproc")
 _ALL: Final = ("gpu", "auto")
-_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
-_OF_SRUN: Final = ("gpus_per_node", "gres")
+GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", GPUS, "SLURM_GPUS_PER_TASK")
+"""What tells the GPUs that a scheduler gives on each node."""
+_OF_SRUN: Final = ("gpus_per_node", "gres", "gpus_per_task")
 
 
 def counted(
     options: Mapping[str, Any], environment: Mapping[str, str], variables: Mapping[str, str],
     wrapper: Mapping[str, str], *, source: str,
-) -> tuple[dict[str, Any], bool]:  # fmt: skip
+) -> tuple[dict[str, Any], str]:  # fmt: skip
     """Write the number for ``gpu`` and ``auto``.
 
     Parameters
@@ -34,8 +36,8 @@ def counted(
 
     Returns
     -------
-    (dict, bool)
-        The options, without this one where nothing of the script tells the number; whether that is so.
+    (dict, str)
+        The options, without this one where nothing of the script tells the number; its words then, empty otherwise.
 
     Raises
     ------
@@ -45,9 +47,9 @@ def counted(
     Examples
     --------
     >>> counted({"nproc_per_node": "gpu"}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {}, {}, source="run.sh")
-    ({'nproc_per_node': '2'}, False)
+    ({'nproc_per_node': '2'}, '')
     >>> counted({"nnodes": "2", "nproc_per_node": "auto"}, {}, {}, {}, source="run.sh")
-    ({'nnodes': '2'}, True)
+    ({'nnodes': '2'}, '--nproc_per_node auto')
     """
     name = next((name for name in _NAMES if name in options), "")
     word = options.get(name)
@@ -55,17 +57,33 @@ def counted(
         problem, fix = "starts a process on each core of the CPU", "write the number of GPUs that a node has, or gpu"
         raise ScenarioError([Issue(field=f"--{name}", value=word, problem=problem, fix=fix, file=source)])
     if word not in _ALL:
-        return dict(options), False
+        return dict(options), ""
     visible = environment.get("CUDA_VISIBLE_DEVICES", "").strip(" ,")
     if re.fullmatch(r"\d+(\s*,\s*\d+)*", visible):
-        return {**options, name: str(len(visible.split(",")))}, False
-    found = _first(wrapper, _OF_SRUN) or _first(variables, _OF_A_NODE)
+        return {**options, name: str(len(visible.split(",")))}, ""
+    found = gpus_of_node(wrapper, variables) or gpus_of_node({}, {GPUS: variables.get("GPUS_PER_NODE", "")})
     if found:
-        return {**options, name: found}, False
-    return {key: value for key, value in options.items() if key != name}, True
+        return {**options, name: str(found)}, ""
+    return {key: value for key, value in options.items() if key != name}, f"--{name} {word}"
 
 
-def _first(values: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return the first number that one of these names has: ``gpu:a100:4`` is four."""
-    texts = [str(values.get(name, "")).rpartition(":")[2] for name in names]
-    return next((text for text in texts if re.fullmatch(r"0*[1-9]\d{0,8}", text)), "")
+def gpus_of_node(wrapper: Mapping[str, str], variables: Mapping[str, str]) -> int | None:
+    """Return the GPUs that a scheduler gives on each node; None where neither srun nor the job says it.
+
+    Parameters
+    ----------
+    wrapper, variables : mapping of str to str
+        Of `LaunchLine`.
+
+    Returns
+    -------
+    int or None
+
+    Examples
+    --------
+    >>> gpus_of_node({"gres": "gpu:a100:4"}, {}), gpus_of_node({}, {"SLURM_GPUS_ON_NODE": "8"}), gpus_of_node({}, {})
+    (4, 8, None)
+    """
+    given = (*(wrapper.get(name, "") for name in _OF_SRUN), *(variables.get(name, "") for name in GPUS_OF_A_NODE))
+    numbers = [text.rpartition(":")[2] for text in given]
+    return next((int(text) for text in numbers if re.fullmatch(r"0*[1-9]\d{0,8}", text)), None)

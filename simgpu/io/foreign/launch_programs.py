@@ -65,6 +65,8 @@ def started(words: Sequence[str]) -> list[str]:
         return _axolotl(words[2:])
     if program == "trl" and words[1:2] and words[1] in _SCRIPTS:
         return _trl(words[1], words[2:])
+    if program == "oumi" and words[1:3] == ["distributed", "torchrun"]:
+        return ["torchrun", "--nproc_per_node", "gpu", *words[3:]]
     if program == "oumi" and words[1:2] == ["distributed"] and words[2:3]:
         return words[2:]
     if program in _MODULES and words[1:2] and words[1].startswith(_MODULES[program]):

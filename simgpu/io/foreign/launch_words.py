@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,17 +15,27 @@ from simgpu.io.foreign.launch_processes import counted
 from simgpu.io.foreign.launch_programs import started
 from simgpu.io.foreign.shell import read_commands
 from simgpu.io.foreign.shell_command import Command
+from simgpu.io.foreign.shell_files import plain_name
 from simgpu.io.foreign.shell_known import check_known
 from simgpu.io.foreign.shell_quotes import check_quotes
 from simgpu.io.foreign.torchtitan_overrides import started_job
-from simgpu.io.foreign.unset_words import first_value, further_arguments, left_out, without_several
-from simgpu.io.foreign.wrappers import unwrap
+from simgpu.io.foreign.unset_words import further_arguments, left_out, without_several
+from simgpu.io.foreign.wrappers import PYTHON, unwrap
 
 _PROGRAMS: Final = {"llamafactory-cli": "train", "tune": "run", "composer": None, "swift": None, "megatron": None}
 _SWIFT: Final = ("sft", "pt", "rlhf")
 """What ms-swift trains, with Transformers as `swift` and with Megatron as `megatron`."""
 _HOSTFILES: Final = ("hostfile", "H", "deepspeed_hostfile")
 """Options that are looked at where hosts are counted: other options may tell as much."""
+_OF_A_NODE: Final = (
+    "node_rank", "machine_rank", "master_addr", "master_port", "main_process_ip", "main_process_port", "log_dir",
+)  # fmt: skip
+_CONFIGURES: Final = re.compile(r"\.(?:json|ya?ml|toml)$")
+_DASHES: Final = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}"
+_TRAINS: Final = re.compile(
+    r"train|tune|sft|^main|^run|launch|batch|learning|^--lr|epoch|deepspeed|config", re.IGNORECASE
+)
+"""In the names of scripts that train, and of their arguments."""
 _MULTI: Final = ("torchrun", "deepspeed", "accelerate")
 
 
@@ -57,8 +67,10 @@ class LaunchLine:
         Files that the script writes before, with their text.
     positional, loop, doubts, changed, ignored
         As in `Command`.
-    every_gpu : bool
-        Whether torchrun starts a process on each GPU of a node, of which nothing tells how many there are.
+    every_gpu : str
+        The option by which torchrun starts a process on each GPU of a node, where nothing tells how many there are.
+    helpers : tuple of str
+        Scripts that plain Python starts beside it, which train nothing.
     """
 
     launcher: str
@@ -77,7 +89,8 @@ class LaunchLine:
     doubts: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
-    every_gpu: bool = False
+    every_gpu: str = ""
+    helpers: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -89,6 +102,7 @@ class LaunchLine:
             found.append("branches of the script are those that run when it is started without arguments")
         if self.loop:
             found.append(f"the launch line stands in a loop ({self.loop}): one turn of it is simulated")
+        found += [f"python {name} stands beside the launch line, and is left out" for name in self.helpers]
         found += [f"what {name} sets is not in the file, and is left out" for name in self.ignored]
         return (*found, *(left_out(word) for word in self.unset))
 
@@ -119,7 +133,9 @@ def find_launch_line(text: str, source: str, folder: Path | None = None) -> Laun
     """
     check_quotes(text, source)
     found = [line for command in read_commands(text, folder) if (line := taken_apart(command)) is not None]
-    lines = list({(line.launcher, line.script, line.arguments, str(line.options)): line for line in found}.values())
+    lines = list({_of_any_node(line): line for line in reversed(found)}.values())[::-1]
+    helpers = [line for line in lines if _is_helper(line)] if len(lines) > 1 else []
+    lines = [line for line in lines if line not in helpers] or lines
     if not lines:
         raise ScenarioError([Issue(field="", problem="has no launch line that is known", file=source)])
     if len(lines) > 1:
@@ -128,77 +144,54 @@ def find_launch_line(text: str, source: str, folder: Path | None = None) -> Laun
         raise ScenarioError([Issue(field="", problem=problem, fix="leave one in the file", file=source)])
     line = lines[0]
     if line.launcher in ("torchrun", "tune"):
+        line = replace(line, options={**_of_environment(line.environment), **line.options})
         told = line.environment, line.variables, line.wrapper
         known, every_gpu = counted(line.options, *told, source=source)
         line = replace(line, options=known, every_gpu=every_gpu)
     options = [value for name, value in line.options.items() if name not in _HOSTFILES]
+    line = replace(line, helpers=tuple(dict.fromkeys(one.script for one in helpers if one is not lines[0])))
+    line = replace(line, changed={**line.changed, **_made(found, helpers, line)})
     words = [str(word) for word in (*options, line.script, *line.arguments)]
+    odd = next((word for word in (*line.options, *words) if word.startswith(tuple(_DASHES))), None)
+    if odd is not None:
+        problem, fix = (
+            "begins with a dash of print, by which no program knows an option",
+            f"write --{odd.lstrip(_DASHES)}",
+        )
+        raise ScenarioError([Issue(field="", value=odd, problem=problem, fix=fix, file=source)])
     check_known(words, line.doubts, line.changed, source=source, folder=folder)
     return line
 
 
-def arguments_mapping(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return a script's arguments by name: ``--a-b 1``, ``--a_b=1``, ``--flag``, and ``key=value`` overrides.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-
-    Returns
-    -------
-    dict
-        Several values of one option are a list; a lone flag is True; JSON is a mapping.
-
-    Examples
-    --------
-    >>> arguments_mapping(["--lr-max", "-1", "--bf16", "--m", "a", "b", "train.batch=2", "-p", "2"])
-    {'lr_max': '-1', 'bf16': True, 'm': ['a', 'b'], 'train': {'batch': '2'}, 'p': '2'}
-    """
-    result: dict[str, Any] = {}
-    position = 0
-    while position < len(arguments):
-        word = arguments[position]
-        position += 1
-        option = re.fullmatch(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", word, re.DOTALL)
-        if option:
-            name, value = option[1].replace("-", "_"), option[2]
-            values: list[str] = []
-            while value is None and position < len(arguments) and not _is_option(arguments[position]):
-                values.append(arguments[position])
-                position += 1
-            values = first_value(values)
-            value = value if value is not None else True if not values else values[0] if len(values) == 1 else values
-            _put(result, name, _mapping(value))
-        elif "=" in word:
-            name, _, value = word.lstrip("+~").partition("=")
-            _put(result, name, value)
-    return result
+def _made(found: Sequence[LaunchLine], helpers: Sequence[LaunchLine], line: LaunchLine) -> dict[str, str]:
+    """Return files of a line that a helper before it names, and so may write, with the reason."""
+    words = (*line.arguments, *map(str, line.options.values()))
+    ours = {plain_name(part) for word in words for part in word.split("=")}
+    made: dict[str, str] = {}
+    for one in itertools.takewhile(lambda other: other in helpers, found):
+        said = " ".join(("python", one.script, *one.arguments))
+        named = {plain_name(part) for word in one.arguments for part in word.split("=") if _CONFIGURES.search(part)}
+        made |= dict.fromkeys(named & ours, f"may be written by `{said}` of the script, which is not run")
+    return made
 
 
-def _mapping(value: Any) -> Any:
-    """Return JSON as a mapping, as HfArgumentParser takes options that are one; anything else as it is."""
-    if not isinstance(value, str) or not value.startswith("{"):
-        return value
-    try:
-        found = json.loads(value)
-    except ValueError:
-        return value
-    return found if isinstance(found, dict) else value
+def _of_any_node(line: LaunchLine) -> tuple[str, ...]:
+    """Return what tells a line from another: not what each node of one job has for itself."""
+    options = {name: value for name, value in line.options.items() if name not in _OF_A_NODE}
+    return line.launcher, line.script, *line.arguments, str(options)
 
 
-def _put(result: dict[str, Any], name: str, value: Any) -> None:
-    *path, last = name.split(".")
-    here = result
-    for part in path:
-        below = here.setdefault(part, {})
-        if not isinstance(below, dict):
-            return
-        here = below
-    here[last] = value
+def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what torchrun takes from PET_NNODES and PET_NPROC_PER_NODE: torch/distributed/argparse_util.py."""
+    return {
+        name: environment[key] for name in ("nnodes", "nproc_per_node") if (key := f"PET_{name.upper()}") in environment
+    }
 
 
-def _is_option(word: str) -> bool:
-    return bool(re.match(r"--?[A-Za-z]", word)) or bool(re.match(r"[+~]?[A-Za-z_][\w.]*=", word))
+def _is_helper(line: LaunchLine) -> bool:
+    """Whether a line is one of plain Python with no sign of a training: it makes a file, downloads or converts."""
+    words = (line.script.rsplit("/", 1)[-1], *(word for word in line.arguments if word.startswith("-")))
+    return line.launcher == "python" and not line.wrapped and not any(map(_TRAINS.search, words))
 
 
 def taken_apart(command: Command) -> LaunchLine | None:
@@ -224,10 +217,10 @@ def taken_apart(command: Command) -> LaunchLine | None:
         return None
     environment = {**command.environment, **outer.environment}
     job = started_job(words, environment)
-    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
-    if re.fullmatch(r"python[\d.]*", program):
-        while rest and rest[0] in ("-u", "-O", "-B"):
-            rest = rest[1:]
+    program, rest = words[0].rsplit("/", 1)[-1].removesuffix("_jsc"), words[1:]  # Jülich's torchrun_jsc
+    if PYTHON.fullmatch(program):
+        while rest and re.fullmatch(r"-[uOBEsSIqvbdP]+|-[WX].*", rest[0]):
+            rest = rest[2 if rest[0] in ("-W", "-X") else 1 :]
         if rest[:1] == ["-m"] and len(rest) > 1:
             program, rest = module_launcher(rest[1], rest[2:])
         elif rest and rest[0].endswith(".py"):

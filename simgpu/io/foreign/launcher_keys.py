@@ -2,7 +2,8 @@
 
 pytorch/pytorch torch/distributed/run.py and launch.py; deepspeedai/DeepSpeed deepspeed/launcher/runner.py;
 huggingface/accelerate src/accelerate/commands/launch.py; mosaicml/composer composer/cli/launcher.py; the manuals of
-Slurm's srun (with NVIDIA/pyxis), Open MPI's and MPICH's mpirun; horovod/horovod horovod/runner/launch.py.
+Slurm's srun (with NVIDIA/pyxis), Open MPI's, MPICH's and PALS' mpirun, Cray's aprun, IBM's jsrun, LLNL's lrun, Flux;
+horovod/horovod horovod/runner/launch.py.
 """
 
 from __future__ import annotations
@@ -61,7 +62,16 @@ _MPIRUN: Final = (
     "wdir", "wd", "bynode", "byslot", "cpu_set", "cpu_list", "merge_stderr_to_stdout", "stdin", "path", "tune", "am",
     "npersocket", "cpus_per_proc", "nolocal", "use_hwthread_cpus", "print_all_exitcodes", "prepend_rank", "rr",
     "start_timeout", "gloo", "fusion_threshold_mb", "cycle_time_ms", "timeline_filename", "network_interface",
-    "ssh_port", "tcp", "hosts",
+    "ssh_port", "tcp", "hosts", "depth", "cc", "line_buffer", "envall", "envnone", "envlist",
+    "no_transfer", "rank_order", "S", "b", "d", "j",
+)  # fmt: skip
+_JSRUN: Final = (
+    "b", "bind", "c", "cpu_per_rs", "d", "launch_distribution", "l", "latency_priority", "M", "smpiargs", "E", "env",
+    "env_no_propagate", "env_eval", "stdio_stdout", "stdio_stderr", "stdio_mode", "k", "o", "X", "exit_on_error",
+    "K", "rs_per_socket", "m", "memory_per_rs", "progress", "chdir", "gpus_per_set", "nolbind", "pack", "mpibind",
+    "cores_per_task", "g",
 )  # fmt: skip
 LAUNCHER: Final = (*_TORCHRUN, *_DEEPSPEED, *_ACCELERATE)
-WRAPPER: Final = tuple(dict.fromkeys((*_SRUN, *_MPIRUN)))
+WRAPPER: Final = tuple(dict.fromkeys((*_SRUN, *_MPIRUN, *_JSRUN)))
+COUNTS: Final = ("tasks", "per_node", "nodes", "hosts", "map_by", "sets", "sets_per_node", "tasks_per_set")
+"""Of what starts a launcher that counts by itself."""

@@ -2,7 +2,7 @@
 
 Options and variables: pytorch/pytorch ``torch/distributed/run.py``; deepspeedai/DeepSpeed ``deepspeed/launcher``;
 huggingface/accelerate ``src/accelerate/commands/launch.py``; hiyouga/LLaMA-Factory ``src/llamafactory/launcher.py``;
-the manuals of Slurm's ``srun`` and ``sbatch`` and of Open MPI's and MPICH's ``mpirun``.
+the manual of Slurm's ``sbatch``.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.errors import ScenarioError
-from simgpu.io.foreign.device_filters import filled, included, named_gpus, remaining
-from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.device_filters import included, named_gpus, remaining
 from simgpu.io.foreign.launch_hosts import DEFAULT_HOSTS, has_default_hosts, hosts_named
+from simgpu.io.foreign.launch_processes import GPUS_OF_A_NODE
 from simgpu.io.foreign.launch_words import LaunchLine
-from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.line_numbers import LineNumbers
 from simgpu.io.foreign.shell_files import plain_name
-from simgpu.io.foreign.shell_known import check_files
-from simgpu.io.foreign.visible_gpus import VISIBLE, check_visible, visible_gpus
+from simgpu.io.foreign.shell_start import NODES
+from simgpu.io.foreign.started_tasks import started_tasks
+from simgpu.io.foreign.visible_gpus import VISIBLE, check_visible
 
-_GPUS_OF_A_NODE: Final = ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "GPUS_PER_NODE")
-_NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES")
+_GPUS_OF_A_NODE: Final = (*GPUS_OF_A_NODE, "GPUS_PER_NODE")
+_NODE_COUNTS: Final = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES", "NUM_NODES", NODES)
+_ONE_PROCESS: Final = (("python", "srun", 1), ("python", "mpirun", 1))
+"""Launcher, what starts it, and the processes of a line that starts a script as plain Python does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class Ranks:
         In all; None where the line does not tell.
     open : str or None
         The words that hold the number, where it is a variable which the script does not set.
+    seen : int or None
+        GPUs of its one process, where there is one; `gpus` otherwise.
     processes : bool
         Whether each GPU has its own process; otherwise one process has all GPUs that it sees.
     shares : tuple of (int or None)
@@ -48,6 +52,7 @@ class Ranks:
     gpus: int | None = None
     nodes: int | None = None
     open: str | None = None
+    seen: int | None = None
     processes: bool = True
     shares: tuple[int | None, ...] = ()
     used: tuple[str, ...] = ()
@@ -84,14 +89,10 @@ def find_ranks(line: LaunchLine, source: str, folder: Path | None = None) -> Ran
     return _Count(line, source, folder).ranks()
 
 
-class _Count:
+class _Count(LineNumbers):
     def __init__(self, line: LaunchLine, source: str, folder: Path | None) -> None:
-        self.line = line
+        super().__init__(line, source)
         self.folder = folder
-        self.open: str | None = None
-        self.shares: list[int | None] = []
-        parts = {"launcher": dict(line.options), "wrapper": dict(line.wrapper), "env": dict(line.environment)}
-        self.ledger = Ledger(Document(source=source, data=parts))
 
     def ranks(self) -> Ranks:
         counters = {"torchrun": self._torchrun, "tune": self._torchrun, "composer": self._torchrun,
@@ -101,25 +102,32 @@ class _Count:
         if gpus is None and nodes is None and self.open is None and self.line.launcher == "swift":
             gpus = self._one_process()
         if gpus is None and nodes is None and self.line.launcher not in counters and self.open is None:
-            gpus = self._visible()
+            gpus = self.visible()
             processes = self.line.launcher != "python" or bool(self.line.wrapped)
+        elif (self.line.launcher, self.line.wrapped, gpus) in _ONE_PROCESS:
+            processes = False
         used = tuple(dict.fromkeys(key for key in self.ledger.reading("", {}).used))
-        return Ranks(gpus=gpus, nodes=nodes, open=self.open, processes=processes, shares=tuple(self.shares), used=used)
+        return Ranks(
+            gpus=gpus, nodes=nodes, open=self.open, seen=gpus if processes else self.visible(), processes=processes,
+            shares=tuple(self.shares), used=used,
+        )  # fmt: skip
 
     def _torchrun(self) -> tuple[int | None, int | None]:
-        nodes, per_node = self._nodes("launcher.nnodes"), self._word("launcher", "nproc_per_node", "nproc", "n")
+        nodes, per_node = self._nodes("launcher.nnodes"), self.word("launcher", "nproc_per_node", "nproc", "n")
+        total = self.integer("launcher", "world_size") if self.line.launcher == "composer" else None
+        if total is not None:
+            each = None if per_node is None else self.number(*per_node)
+            return total, nodes or (total // each if each and total % each == 0 else None)
         if self.line.every_gpu:
+            self.open = self.open or self.line.every_gpu
             return None, nodes
         if per_node is None:
-            total = self._integer("launcher", "world_size")  # composer
-            if total is not None:
-                return total, nodes
             script, *rest = self.line.script, *self.line.arguments
-            if self.line.launcher == "torchrun" and self._is_variable(script) and rest and rest[0].endswith(".py"):
+            if self.line.launcher == "torchrun" and self.is_variable(script) and rest and rest[0].endswith(".py"):
                 self.open = script  # options that stand nowhere
-            each = self._visible() if self.line.launcher != "torchrun" else 1
+            each = self.visible() if self.line.launcher != "torchrun" else 1
         else:
-            each = self._number(*per_node)
+            each = self.number(*per_node)
             if each is not None:
                 check_visible(self.ledger, per_node[0], each)
         return (None if each is None else each * (nodes or 1)) if self.open is None else None, nodes
@@ -127,7 +135,7 @@ class _Count:
     def _nodes(self, key: str) -> int | None:
         """Return --nnodes, which may be a range with one number in it."""
         word = self.ledger.raw(key)
-        low, colon, high = str(word or "").partition(":")
+        low, colon, high = str("" if word is None or self.is_variable(word) else word).partition(":")
         if colon and low == high:
             self.ledger.get(key)
             return int(low) if low.isdecimal() else None
@@ -135,15 +143,15 @@ class _Count:
             self.ledger.refuse(key, "is a range: the number of nodes must be given", fix=f"write {high}")
         if word is None:
             return None
-        if self._is_variable(word):
-            found = self._integer("wrapper", "nodes") or self._variable(*_NODE_COUNTS)
+        if self.is_variable(word):
+            found = self.integer("wrapper", "nodes") or self.variable(*_NODE_COUNTS)
             if found is not None:
                 self.ledger.get(key)
                 return found
-        return self._number(key, word)
+        return self.number(key, word)
 
     def _deepspeed(self) -> tuple[int | None, int | None]:
-        include, exclude = self._word("launcher", "include", "i"), self._word("launcher", "exclude", "e")
+        include, exclude = self.word("launcher", "include", "i"), self.word("launcher", "exclude", "e")
         if include is not None:
             self.ledger.get(include[0])
             if exclude is not None:
@@ -151,7 +159,7 @@ class _Count:
             return self._included(str(include[1]), self._hostfile("hostfile", "H"))
         if exclude is not None:
             return self._without(exclude, self._hostfile("hostfile", "H"))
-        nodes, each = self._integer("launcher", "num_nodes"), self._integer("launcher", "num_gpus")
+        nodes, each = self.integer("launcher", "num_nodes"), self.integer("launcher", "num_gpus")
         told = nodes is not None and each is not None and self._is_changed("hostfile", "H")
         listed = [] if told or self.open is not None else list(self._hostfile("hostfile", "H").values())
         if listed:
@@ -159,7 +167,7 @@ class _Count:
             self.shares = [*hosts] if each is None else []
             return (sum(hosts) if each is None else each * len(hosts)), len(hosts)  # --num_gpus is of every host
         if each is None and self.open is None:
-            each = self._visible() if nodes in (None, 1) else self._variable(*_GPUS_OF_A_NODE)
+            each = self.visible() if nodes in (None, 1) else self.variable(*_GPUS_OF_A_NODE)
         return (None if each is None or self.open else each * (nodes or 1)), nodes
 
     def _included(self, text: str, hosts: Mapping[str, int]) -> tuple[int | None, int | None]:
@@ -177,28 +185,28 @@ class _Count:
         return None, None
 
     def _hostfile(self, *names: str) -> dict[str, int]:
-        named = self._word("launcher", *names)
+        named = self.word("launcher", *names)
         if named is None and self.line.launcher == "deepspeed" and has_default_hosts(self.line):
             named = f"launcher.{names[0]}", DEFAULT_HOSTS
         return hosts_named(self.line, named, self.ledger, self.folder)
 
     def _is_changed(self, *names: str) -> bool:
-        named = self._word("launcher", *names)
+        named = self.word("launcher", *names)
         return named is not None and plain_name(str(named[1])) in self.line.changed
 
     def _accelerate(self) -> tuple[int | None, int | None]:
-        nodes, gpus = self._integer("launcher", "num_machines"), self._integer("launcher", "num_processes")
+        nodes, gpus = self.integer("launcher", "num_machines"), self.integer("launcher", "num_processes")
         filtered = self._filtered(nodes)
         if filtered is not None:
             return filtered
-        listed = self._word("launcher", "gpu_ids")
+        listed = self.word("launcher", "gpu_ids")
         if gpus is None and self.open is None and listed is not None and re.fullmatch(r"\d+(,\d+)*", str(listed[1])):
             self.ledger.get(listed[0])
             gpus = len(str(listed[1]).split(",")) * (nodes or 1)
         elif gpus is not None and nodes in (None, 1):
             check_visible(self.ledger, "launcher.num_processes", gpus)
         elif gpus is None and self.open is None and nodes in (None, 1) and not self.ledger.raw("launcher.config_file"):
-            gpus = self._visible()  # Accelerate counts them where no configuration tells
+            gpus = self.visible()  # Accelerate counts them where no configuration tells
         return gpus, nodes
 
     def _filtered(self, nodes: int | None) -> tuple[int | None, int | None] | None:
@@ -207,7 +215,7 @@ class _Count:
         huggingface/accelerate src/accelerate/utils/launch.py, prepare_deepspeed_cmd_env: the filter that excludes goes
         before the one that includes, and either before --num_processes.
         """
-        exclude, include = (self._word("launcher", f"deepspeed_{kind}clusion_filter") for kind in ("ex", "in"))
+        exclude, include = (self.word("launcher", f"deepspeed_{kind}clusion_filter") for kind in ("ex", "in"))
         if nodes in (None, 1) or self.ledger.raw("launcher.deepspeed_multinode_launcher") == "standard":
             return None
         hosts = self._hostfile("deepspeed_hostfile")
@@ -220,103 +228,26 @@ class _Count:
 
     def _plain(self) -> tuple[int | None, int | None]:
         """Count what ``srun`` or ``mpirun`` starts, or what the script's variables say."""
-        if self.line.wrapped:
-            return self._wrapped()
-        each, nodes = self._integer("env", "NPROC_PER_NODE"), self._integer("env", "NNODES")
+        if self.line.wrapped and self.line.launcher == "python":
+            return started_tasks(self, self.folder)
+        each, nodes = self.integer("env", "NPROC_PER_NODE"), self.integer("env", "NNODES")
         if each is not None or nodes is not None:
-            each = each or self._visible()
+            each = each or self.visible()
             return (None if each is None else each * (nodes or 1)), nodes
-        total = self._variable("WORLD_SIZE")
-        per_node, count = self._variable(*_GPUS_OF_A_NODE), self._variable(*_NODE_COUNTS)
+        if self.line.wrapped:
+            return started_tasks(self, self.folder)
+        total = self.variable("WORLD_SIZE")
+        per_node, count = self.variable("GPUS_PER_NODE"), self.variable("NNODES", "NUM_NODES")  # a scheduler starts one
         if total is not None and total > 1:
             return total, count if count is not None and total % count == 0 else None
         if per_node is not None and count is not None:
             return per_node * count, count
         return None, None
 
-    def _wrapped(self) -> tuple[int | None, int | None]:
-        total, per_node = self._integer("wrapper", "tasks"), self._integer("wrapper", "per_node")
-        nodes = self._integer("wrapper", "nodes") if self.line.wrapped == "srun" else None
-        mapped = re.match(r"ppr:(\d+):node", str(self.ledger.raw("wrapper.map_by") or ""))
-        if mapped and per_node is None:
-            self.ledger.get("wrapper.map_by")
-            per_node = int(mapped[1])
-        hosts = self._word("wrapper", "hosts")
-        if nodes is None and hosts is not None:
-            self.ledger.get(hosts[0])
-            listed = str(hosts[1]).split(",")
-            slots = [int(slot) for host in listed if (slot := host.rpartition(":")[2]).isdecimal() and ":" in host]
-            nodes = len(listed)
-            total = sum(slots) if total is None and len(slots) == nodes else total
-        elif nodes is None and per_node is None and self.open is None:
-            total, nodes = filled(self._slots(), total)
-        if self.line.wrapped == "srun":
-            per_node = per_node or self._variable("SLURM_NTASKS_PER_NODE")
-            nodes = nodes or self._variable("SLURM_NNODES")
-            if total is None and (nodes is None or per_node is None):
-                total = self._variable("SLURM_NTASKS")
-        if self.open is not None:
-            return None, nodes
-        if total is None and per_node is not None:
-            return per_node * (nodes or 1), nodes
-        if total is not None and nodes is None and per_node is not None and total % per_node == 0:
-            nodes = total // per_node
-        return total, nodes
-
-    def _slots(self) -> dict[str, int]:
-        """Return what the hostfile of ``mpirun`` lists; nothing of one that names hosts without their slots."""
-        named = self._word("wrapper", "hostfile", "machinefile", "f")
-        if named is not None:
-            check_files([str(named[1])], {}, self.line.changed, source=self.ledger.source)
-        try:
-            return hosts_named(self.line, named, self.ledger, self.folder)
-        except ScenarioError:
-            return {}
-
     def _one_process(self) -> int:
         """Return the GPU of ms-swift's one process, which spreads a model over several (swift/cli/main.py)."""
-        visible = self._visible()
+        visible = self.visible()
         if visible is not None and visible > 1:
             problem = "are GPUs of one process, over which ms-swift spreads the model: this is not simulated"
             self.ledger.refuse(VISIBLE, problem, fix=f"start a process on each: NPROC_PER_NODE={visible}")
         return 1
-
-    def _visible(self) -> int | None:
-        found = visible_gpus(self.ledger)
-        if found is not None:
-            self.ledger.get(VISIBLE)
-        return found
-
-    def _word(self, part: str, *names: str) -> tuple[str, Any] | None:
-        """Return the first of some options that is given, with its key."""
-        for name in names:
-            value = self.ledger.raw(f"{part}.{name}")
-            if value is not None and value is not True:
-                return f"{part}.{name}", value
-        return None
-
-    def _integer(self, part: str, *names: str) -> int | None:
-        found = self._word(part, *names)
-        return None if found is None else self._number(*found)
-
-    def _number(self, key: str, value: Any) -> int | None:
-        """Return a number of at least 1; -1, which DeepSpeed takes for all, and variables are None."""
-        if self._is_variable(value):
-            self.ledger.get(key)
-            name = key.partition(".")[2]
-            self.open = f"{'-' if len(name) == 1 else '--'}{name} {value}"
-            return None
-        number = self.ledger.integer(key, least=-1)
-        return None if number is None or number < 0 else self.ledger.integer(key, least=1)
-
-    def _variable(self, *names: str) -> int | None:
-        """Return the first of the script's own variables that holds a number; ``a100:4`` counts four."""
-        for name in names:
-            text = str(self.line.variables.get(name, "")).rpartition(":")[2]
-            if re.fullmatch(r"0*[1-9]\d{0,8}", text):
-                return int(text)
-        return None
-
-    @staticmethod
-    def _is_variable(value: Any) -> bool:
-        return isinstance(value, str) and bool(re.search(r"\$[\w{(]|`|<\w", value))

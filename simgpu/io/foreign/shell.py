@@ -15,7 +15,7 @@ from simgpu.io.foreign.shell_command import Command
 from simgpu.io.foreign.shell_files import Files
 from simgpu.io.foreign.shell_heredocs import cut_heredocs
 from simgpu.io.foreign.shell_reader import Reader
-from simgpu.io.foreign.shell_start import slurm_variables
+from simgpu.io.foreign.shell_start import job_files, job_variables
 from simgpu.io.foreign.shell_state import LeftError, State
 from simgpu.io.foreign.shell_variables import Variables
 
@@ -41,7 +41,9 @@ def read_commands(text: str, folder: Path | None = None) -> list[Command]:
     ('torchrun', '--nproc_per_node=8', 'train.py', '--bf16', 'True')
     """
     reader = Reader(folder=folder)
-    state = State(Variables(values=slurm_variables(cut_heredocs(text)[0]), prints=reader.prints), Files(folder=folder))
+    outer = cut_heredocs(text)[0]
+    files = Files(folder=folder, written=job_files(outer))
+    state = State(Variables(values=job_variables(outer), prints=reader.prints), files)
     with contextlib.suppress(LeftError):
         reader.body(reader.parsed(text), state)
     for name, node in list(state.functions.items()):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _DEEPEST: Final = 12  # functions, and commands in the texts of others
 _ENVIRONMENTS: Final = (
-    r"activate", r"bashrc", r"bash_profile", r"profile", r"zshrc", r"conda\w*", r"micromamba", r"modules?", r"lmod",
+    r"activate\w*", r"bashrc", r"bash_profile", r"profile", r"zshrc", r"conda\w*", r"micromamba", r"modules?", r"lmod",
     r"set_?env\w*\.sh", r"setvars\.sh", r"ssh-agent", r"brew", r"direnv",
 )  # fmt: skip
 """Files and commands that set up programs and paths, not the job."""
@@ -175,7 +175,10 @@ def _call(reader: Reader, expanded: list[str], state: State) -> bool | None:
 def _source(reader: Reader, name: str, arguments: Sequence[str], state: State) -> bool | None:
     """Read a file as a script in place."""
     text = state.files.text(name)
+    if text in reader.inside:  # one that reads itself, for ever
+        return None
     if text is not None and reader.depth < _DEEPEST:
+        reader.inside.append(text)
         reader.depth += 1
         before = state.variables.arguments
         if arguments:
@@ -188,6 +191,7 @@ def _source(reader: Reader, name: str, arguments: Sequence[str], state: State) -
             return None
         finally:
             reader.depth -= 1
+            reader.inside.pop()
             state.variables.arguments = before
     _doubt(reader, name, state)
     state.files.say(None)
@@ -259,10 +263,11 @@ def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], redirects:
         )
         reader.commands.append(command)
         return False
-    if reader.depth >= _DEEPEST:
+    if reader.depth >= _DEEPEST or reader.inside.count(inner.text) > 1:  # one that starts itself
         return False
     kept = len(reader.commands)
     reader.depth += 1
+    reader.inside.append(inner.text)
     found = child(state, inner, own)
     try:
         reader.body(reader.parsed(inner.text), found)
@@ -270,6 +275,7 @@ def _add(reader: Reader, expanded: list[str], own: Mapping[str, str], redirects:
         pass
     finally:
         reader.depth -= 1
+        reader.inside.pop()
     reader.commands[kept:] = [
         replace(
             command,

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simgpu.io.foreign.shell_files import Files, plain_name
-from simgpu.io.foreign.shell_start import slurm_variables
+from simgpu.io.foreign.shell_start import JOB, job_files, job_variables
 from simgpu.io.foreign.shell_state import State
+from simgpu.io.foreign.wrappers import starts_others
 
 _SHELLS: Final = ("bash", "sh", "zsh", "dash")
 _QUEUES: Final = ("sbatch", "qsub", "bsub")
 _REMOTE: Final = ("ssh", "pdsh", "clush")
 _CONTAINERS: Final = ("docker", "podman", "nvidia-docker")
 """Programs that hand on no variables but those they are told."""
+_OF_JOB: Final = ("SLURM_", "PBS_", "LSB_", JOB)
 _SSH_VALUES: Final = re.compile(r"-[bcDEeFIiJLlmOopQRSWw]|-R|-f|-x")
 _SET: Final = re.compile(r"(?:-e|--env)=?([A-Za-z_]\w*=.*)", re.DOTALL)
 
@@ -72,6 +74,9 @@ def inner_text(words: Sequence[str], files: Files, fed: str | None) -> Inner | N
     program = words[0].rsplit("/", 1)[-1] if words else ""
     if program in _QUEUES:
         return _queued(words, files, fed)
+    if program == "tmux":
+        text = next((word for word in words[1:] if " " in word.strip()), None)
+        return None if text is None else Inner(text=text)
     if program in _REMOTE:
         at = _behind_options(words)
         at += program == "ssh"
@@ -80,9 +85,11 @@ def inner_text(words: Sequence[str], files: Files, fed: str | None) -> Inner | N
         return None if text is None else Inner(text=text, inherits=False, arguments=inner.arguments if inner else None)
     for at, word in enumerate(words):
         shell = word.rsplit("/", 1)[-1] in _SHELLS
-        if not shell and (at or plain_name(word) not in files.written):
+        runs = not at or (word.endswith(".sh") and starts_others(program))
+        text = _script(word, files) if runs and not shell else None
+        if not shell and text is None:
             continue
-        found = _of_shell(words[at:], files, fed) if shell else (files.written[plain_name(word)], words[1:])
+        found = _of_shell(words[at:], files, fed) if shell else (text or "", words[at + 1 :])
         if found is not None:
             contained = program in _CONTAINERS
             own = _own_variables(words[:at]) if contained else _slurm(words[:at])
@@ -90,6 +97,11 @@ def inner_text(words: Sequence[str], files: Files, fed: str | None) -> Inner | N
                 text=found[0], outer=tuple(words[:at]), arguments=found[1], inherits=not contained, variables=own
             )
     return None
+
+
+def _script(word: str, files: Files) -> str | None:
+    """Return the text of a file that is run by its name: one that the script wrote, or a shell script beside it."""
+    return files.text(word) if word.endswith(".sh") else files.written.get(plain_name(word))
 
 
 def _of_shell(words: list[str], files: Files, fed: str | None) -> tuple[str, list[str] | None] | None:
@@ -103,7 +115,7 @@ def _of_shell(words: list[str], files: Files, fed: str | None) -> tuple[str, lis
         at += 1 + bool(re.fullmatch(r"[-+][A-Za-z]*o", words[at]))
     if at >= len(words):
         return None if fed is None else (fed, None)
-    text = files.written.get(plain_name(words[at]))
+    text = files.text(words[at])
     return None if text is None else (text, words[at + 1 :])
 
 
@@ -111,11 +123,11 @@ def _queued(words: list[str], files: Files, fed: str | None) -> Inner | None:
     """Return the job that a command puts into a queue."""
     wrapped = [after if word == "--wrap" else word[7:] for word, after in zip(words, [*words[1:], ""], strict=True)
                if re.match(r"--wrap(=|$)", word)]  # fmt: skip
-    name = next((word for word in words[1:] if plain_name(word) in files.written), None)
-    text = wrapped[0] if wrapped else fed if name is None else files.written[plain_name(name)]
+    name = next((word for word in words[1:] if word[:1] != "-" and files.text(word) is not None), None)
+    text = wrapped[0] if wrapped else fed if name is None else files.text(name)
     if text is None:
         return None
-    own = {**{key: values[0] for key, values in slurm_variables(text).items()}, **_slurm(words)}
+    own = {**{key: values[0] for key, values in job_variables(text).items()}, **_slurm(words)}
     arguments = [] if name is None else words[words.index(name) + 1 :]
     return Inner(text=text, arguments=arguments or None, variables=own)
 
@@ -135,7 +147,7 @@ def _slurm(words: Sequence[str]) -> dict[str, str]:
     lines = [
         f"#SBATCH {word}" if "=" in word else f"#SBATCH {word} {after}" for word, after in pairs if word[:1] == "-"
     ]
-    return {name: values[0] for name, values in slurm_variables("\n".join(lines)).items()}
+    return {name: values[0] for name, values in job_variables("\n".join(lines)).items()}
 
 
 def _own_variables(words: Sequence[str]) -> dict[str, str]:
@@ -170,10 +182,12 @@ def child(state: State, inner: Inner, own: Mapping[str, str]) -> State:
     found = state.copied()
     exported = found.variables.exported if inner.inherits else {}
     for name in [name for name in found.variables.values if name not in exported]:
-        if not (inner.inherits and name.startswith("SLURM_")):  # which Slurm exports
+        if not (inner.inherits and name.startswith(_OF_JOB)):  # which the scheduler exports
             found.variables.forget(name)
     for name, value in {**(own if inner.inherits else {}), **inner.variables}.items():
         found.variables.set(name, [value])
-        found.variables.exported.setdefault(name)
+        if not name.startswith(JOB):
+            found.variables.exported.setdefault(name)
     found.variables.arguments = inner.arguments
+    found.files.written |= job_files(inner.text)
     return found

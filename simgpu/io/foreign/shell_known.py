@@ -11,6 +11,8 @@ from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.shell_files import BRANCH, lies_in, plain_name, same_file
 
 _FILES: Final = re.compile(r"[\w./-]+\.(?:json|ya?ml|toml)\b")
+_BLANK: Final = re.compile(r"[:\[,]\s*(\$\w+|\$\{\w+\})\s*[,}\]]")
+"""A variable in the place of a number: in quotes it may be any text."""
 
 
 def check_known(
@@ -67,7 +69,7 @@ def check_files(named: Iterable[str], written: Mapping[str, str], changed: Mappi
     Raises
     ------
     ScenarioError
-        For those, and for those of this kind that a written file names.
+        For those, for those of this kind that a written file names, and for JSON with a variable that has no value.
 
     Examples
     --------
@@ -83,6 +85,11 @@ def check_files(named: Iterable[str], written: Mapping[str, str], changed: Mappi
         other = same_file(name, [*written, *changed])
         if other is not None and other in changed:
             raise _refused(name, changed[other], source)
+        blank = _BLANK.search(written.get(name, "")) if name.endswith(".json") else None
+        if blank:
+            problem = f"is written by the script with {blank[1]} in it, a variable that has no value there"
+            fix = f"set and export {blank[1].strip('${}')} in the script"
+            raise ScenarioError([Issue(field=name, problem=problem, fix=fix, file=source)])
         for inner in map(plain_name, _FILES.findall(written.get(name, ""))):
             if inner in changed:
                 raise _refused(inner, changed[inner], source)

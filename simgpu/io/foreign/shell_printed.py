@@ -9,6 +9,7 @@ from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
 from simgpu.io.foreign.shell_patterns import unknown
+from simgpu.io.foreign.shell_start import SLURM_HOSTS
 
 SILENT: Final = (
     "cd", "mkdir", "touch", "chmod", "sleep", "rm", "cp", "mv", "ln", "install", ":", "true", "false", "[", "[[",
@@ -18,13 +19,21 @@ SILENT: Final = (
 _MOST_NUMBERS: Final = 10_000
 _LONGEST: Final = 100_000  # characters
 _FORMULA: Final = re.compile(r"[\d\s+*()/%-]+")
-_PYTHON: Final = re.compile(r"\s*print\(([\d\s+*()-]+)\)\s*")
+_PYTHON: Final = re.compile(
+    r"\s*print\((?!.*\*\*)(?:int\(([\d\s+*()]+/\s*(?:\d+|\([\d\s+*]+\))\s*)\)|((?:[\d\s+*()]|//)+|[\d\s+*()-]+))\)\s*"
+)
+"""Whole numbers, of which all are positive where there is a quotient: Python rounds down, the shell towards zero."""
+_OWN_NODES: Final = re.compile(r"hostnames?(?: \$\{?SLURM_(?:JOB_)?NODELIST\}?)?")
 _FIELDS: Final = re.compile(r"\s*\{\s*print\s+NF;?\s*\}\s*")
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _CLASSES: Final = {
     **dict.fromkeys(("[:upper:]", "A-Z"), string.ascii_uppercase),
     **dict.fromkeys(("[:lower:]", "a-z"), string.ascii_lowercase),
 }
+_PLAIN: Final = re.compile(r"[a-z0-9]*")
+_APPEND: Final = re.compile(r"(?:-e )?s/\$/([^/\\&$`]*)/g?")
+_BEFORE_FILE: Final = {"wc": 0, "head": 0, "tail": 0, "sort": 0, "uniq": 0, "grep": 1, "sed": 1}
+"""How many words that are no options stand before the file that a program reads."""
 _CODES: Final = {r"\n": "\n", r"\t": "\t"}
 
 
@@ -63,7 +72,9 @@ def printed(
         return text.replace("\\n", "\n").replace("\\t", "\t") if flags and "e" in flags[0] else text
     if program == "printf" and rest:
         return formatted(rest[0], rest[1:])
-    if any(map(unknown, rest)) and program not in ("awk", "envsubst"):
+    if program == "scontrol" and rest[:1] == ["show"] and _OWN_NODES.fullmatch(" ".join(rest[1:])):
+        return text_of(SLURM_HOSTS)
+    if any(map(unknown, rest)) and program not in ("awk", "envsubst", "sed"):
         return None
     if program == "expr":
         return _line(whole_number(" ".join(rest))) if _FORMULA.fullmatch(" ".join(rest)) else None
@@ -77,7 +88,7 @@ def printed(
         return f"{folder or (slash or '.')}\n"
     if program.startswith("python") and rest[:1] == ["-c"] and len(rest) == 2:
         formula = _PYTHON.fullmatch(rest[1])
-        return _line(whole_number(formula[1])) if formula and "**" not in formula[1] else None
+        return _line(whole_number(formula[1] or formula[2].replace("//", "/"))) if formula else None
     if program == "cat":
         texts = [fed if word == "-" else text_of(word) for word in rest] or [fed]
         return None if None in texts else "".join(text for text in texts if text)
@@ -88,8 +99,9 @@ def _filtered(
     program: str, rest: list[str], fed: str | None, text_of: Callable[[str], str | None], exported: Mapping[str, str]
 ) -> str | None:
     """Return what a program makes of its input."""
-    if program in ("wc", "head", "tail") and rest and not rest[-1].startswith("-") and not rest[-1].isdecimal():
-        fed = text_of(rest[-1]) if program != "wc" else None  # which prints the name too
+    plain = [word for word in rest if not word.startswith("-")]
+    if len(plain) > _BEFORE_FILE.get(program, len(plain)) and not plain[-1].lstrip("+").isdecimal():
+        fed = text_of(rest[-1]) if program != "wc" and rest[-1] == plain[-1] else None  # wc prints the name too
         rest = rest[:-1]
     if fed is None or (unknown(fed) and program != "envsubst"):
         return None
@@ -98,13 +110,17 @@ def _filtered(
         return _substituted(fed, exported, rest[0] if rest else fed)
     if program == "wc" and rest in (["-l"], ["-w"]):
         return f"{fed.count(chr(10)) if rest == ['-l'] else len(fed.split())}\n"
+    if program == "tail" and (first := re.fullmatch(r"-n ?\+(\d{1,4})", " ".join(rest))):
+        return "".join(lines[max(0, int(first[1]) - 1) :])
+    if program in ("sort", "uniq", "grep", "sed"):
+        return _of_lines(program, rest, [line.rstrip("\n") for line in lines])
     if program in ("head", "tail") and (count := re.fullmatch(r"-(?:n\s*)?(\d{1,4})", " ".join(rest))):
         return "".join(lines[: int(count[1])] if program == "head" else lines[len(lines) - int(count[1]) :])
     if program == "tr" and len(rest) == 2:
         return _translated(rest, fed)
     if program == "xargs" and rest in ([], ["echo"]):
         return None if re.search(r"['\"\\]", fed) else " ".join(fed.split()) + "\n"
-    if program == "bc" and rest in ([], ["-l"]) and len(lines) == 1 and _FORMULA.fullmatch(fed) and "/" not in fed:
+    if program == "bc" and len(lines) == 1 and _FORMULA.fullmatch(fed) and rest in ([], ["-l"][: "/" not in fed]):
         return _line(whole_number(fed))
     if program == "awk" and len(rest) in (2, 3) and rest[0].startswith("-F") and _FIELDS.fullmatch(rest[-1]):
         separator = rest[0][2:] or rest[1]
@@ -115,6 +131,20 @@ def _filtered(
         parts = [line.rstrip("\n").split(separator) for line in lines]
         return "".join(f"{part[0] if len(part) == 1 else (part[field - 1 :] or [''])[0]}\n" for part in parts)
     return None
+
+
+def _of_lines(program: str, rest: Sequence[str], lines: Sequence[str]) -> str | None:
+    """Return the lines that ``sort``, ``uniq``, ``grep -v WORD`` and ``sed 's/$/ WORDS/'`` make of some."""
+    found: list[str] | None = None
+    if program == "sort" and rest in ([], ["-u"]) and all(map(_PLAIN.fullmatch, lines)):  # whatever the locale
+        found = sorted(lines) if not rest else sorted(set(lines))
+    elif program == "uniq" and not rest:
+        found = [line for before, line in zip([None, *lines], lines, strict=False) if line != before]
+    elif program == "grep" and len(rest) == 2 and rest[0] == "-v" and re.fullmatch(r"[\w-]+", rest[1]):
+        found = [line for line in lines if rest[1] not in line]
+    elif program == "sed" and (added := _APPEND.fullmatch(" ".join(rest))):
+        found = [f"{line}{added[1]}" for line in lines]
+    return None if found is None else "".join(f"{line}\n" for line in found)
 
 
 def formatted(form: str, words: Sequence[str]) -> str | None:

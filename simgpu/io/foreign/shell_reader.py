@@ -73,6 +73,7 @@ class Reader:
     without_arguments: int = 0  # conditions decided as in a start without arguments
     steps: int = 0
     depth: int = 0
+    inside: list[str] = field(default_factory=list)  # texts of files and commands around this one
     current: State | None = None  # in which commands run
 
     def parsed(self, text: str) -> tuple[Node, ...]:
@@ -239,11 +240,11 @@ class Reader:
         return None
 
     def case(self, node: Case, state: State) -> bool | None:
+        state.variables.seen = set()
         subject = state.variables.joined(node.subject.pieces)
-        supposed = bool(_POSITIONAL.fullmatch(subject))
-        if supposed:
-            subject = ""
-            self.without_arguments += 1
+        supposed = state.variables.depend_on_arguments()
+        subject = "" if _POSITIONAL.fullmatch(subject) else subject
+        self.without_arguments += supposed and not unknown(subject)
         if unknown(subject):
             found: list[State | None] = [self.fork(body, state) for _, body in node.branches]
             default = any(pattern.text == "*" for patterns, _ in node.branches for pattern in patterns)
@@ -257,8 +258,10 @@ class Reader:
 
     def test(self, words: Sequence[Word], state: State) -> bool | None:
         """Return what a test gives."""
+        state.variables.seen = set()
         expanded = words_of_test(words, state.variables)
         found = decided(expanded)
+        self.without_arguments += found is not None and state.variables.depend_on_arguments()
         if found is None and state.variables.arguments is None:  # as if it were started without arguments
             found = decided(["0" if word == "$#" else "" if _POSITIONAL.fullmatch(word) else word for word in expanded])
             self.without_arguments += found is not None

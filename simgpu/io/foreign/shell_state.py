@@ -70,6 +70,7 @@ def merge(state: State, found: Sequence[State | None], tested: set[str], *, list
         merged.variables.doubts |= {name: text for name, text in end.variables.doubts.items() if text}
         merged.variables.elsewhere = merged.variables.elsewhere or end.variables.elsewhere
         merged.variables.exported |= end.variables.exported
+        merged.variables.given |= end.variables.given
     state.take(merged)
 
 

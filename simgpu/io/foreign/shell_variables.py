@@ -57,6 +57,8 @@ class Variables:
         Variables by other names, of ``declare -n``.
     local : mapping, optional
         What variables of a function held before it; None outside of functions.
+    given : set of str
+        Variables whose value depends on the script's arguments, as ``${1:-full}`` does.
     seen : set of str
         Variables that were looked at since it was emptied.
     prints : callable, optional
@@ -81,6 +83,7 @@ class Variables:
     export_all: bool = False
     aliases: dict[str, str] = field(default_factory=dict)
     local: dict[str, list[str] | None] | None = None
+    given: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
     prints: Callable[[str, Variables], str | None] | None = None
 
@@ -89,7 +92,7 @@ class Variables:
         return replace(
             self, values=dict(self.values), arrays=set(self.arrays), integers=set(self.integers),
             maps={name: dict(found) for name, found in self.maps.items()}, exported=dict(self.exported),
-            doubts=dict(self.doubts), aliases=dict(self.aliases),
+            doubts=dict(self.doubts), aliases=dict(self.aliases), given=set(self.given),
             left_out={name: list(words) for name, words in self.left_out.items()},
             arguments=None if self.arguments is None else list(self.arguments),
             local=None if self.local is None else dict(self.local),
@@ -114,6 +117,7 @@ class Variables:
             values = [f"${name}"]
         reason = next((found for one in sorted(self.seen) if (found := self.doubt(one))), "")
         extra = [word for one in sorted(self.seen) for word in self.left_out.get(one, [])]
+        (self.given.add if self.depend_on_arguments() else self.given.discard)(name)
         self.values[name] = values
         self.maps.pop(name, None)
         (self.arrays.add if array else self.arrays.discard)(name)
@@ -125,6 +129,11 @@ class Variables:
             self.doubts[name] = reason
         if extra:
             self.left_out[name] = extra
+
+    def depend_on_arguments(self) -> bool:
+        """Return whether what has been looked at depends on the script's arguments."""
+        own = {name for name in self.seen if (name.isdigit() and name != "0") or name in ("@", "*", "#")}
+        return self.arguments is None and bool(own | self.given & self.seen)
 
     def forget(self, name: str) -> None:
         """Leave a variable, or an element of an array, as ``unset`` leaves it."""
@@ -278,9 +287,8 @@ class Variables:
             elif match := _PLAIN.match(text, position):
                 end = match.end()
                 value = self.scalar(match[1])
-                found.append(
-                    (f"${{{match[1]}}}" if text[end : end + 1] == "$" else match[0]) if value is None else value
-                )
+                plain = f"${{{match[1]}}}" if text[end : end + 1] == "$" else match[0]
+                found.append(plain if value is None else value)
             else:
                 end = position + 1
                 found.append(text[position])

@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from simgpu.errors import Issue, ScenarioError
-
-LABELS: Final = {
-    "launch-line": "launch lines and shell scripts",
-    "host-list": "host files",
-    "hf-config": "config.json of Transformers",
-    "deepspeed": "DeepSpeed's JSON",
-    "accelerate": "Accelerate's YAML",
-    "fsdp-config": "FSDP options",
-    "trainer": "arguments of Transformers' Trainer and TRL",
-    "megatron-args": "Megatron-LM's arguments",
-    "megatron-runs": "lists of Megatron-LM's runs",
-    "megatron-yaml": "Megatron-LM's arguments as YAML",
-    "megatron-yaml-cfg": "files of Megatron-LM's --yaml-cfg",
-    "nemo": "NeMo's YAML",
-    "gptneox": "GPT-NeoX's YAML",
-    "torchtitan": "torchtitan's TOML",
-    "nanotron": "nanotron's YAML",
-    "picotron": "picotron's JSON",
-    "litgpt": "LitGPT's YAML",
-    "litgpt-model": "LitGPT's model_config.yaml",
-    "litgpt-models": "LitGPT's list of models",
-    "torchtune": "torchtune's YAML",
-    "olmo": "OLMo's YAML",
-    "llm-foundry": "llm-foundry's YAML",
-    "oumi": "Oumi's YAML",
-    "axolotl": "Axolotl's YAML",
-    "ms-swift": "ms-swift's YAML",
-    "llamafactory": "LLaMA-Factory's YAML",
-    "network-log": "logs of NCCL and nccl-tests",
-}
-"""What people call the kinds."""
 
 _STRANGERS: Final[Mapping[str, tuple[frozenset[str], str]]] = {  # keys that tell, and what is wrong
     "a SimGPU scenario already": (frozenset({"model", "cluster"}), "run it with simgpu run"),
@@ -45,11 +14,17 @@ _STRANGERS: Final[Mapping[str, tuple[frozenset[str], str]]] = {  # keys that tel
         frozenset({"actor_rollout_ref"}),
         "give one model's training",
     ),
+    "a manifest of Kubernetes": (frozenset({"apiVersion", "kind"}), "give the command of its containers as a script"),
+    "a task of SkyPilot": (frozenset({"resources", "run"}), "give what stands under run as a script"),
 }
 _SHOWN: Final = 6  # keys
+_LAUNCHERS: Final = (
+    "torchrun, deepspeed, accelerate launch, python, llamafactory-cli, axolotl, trl, swift, tune, oumi, litgpt, "
+    "composer, alone or behind srun, mpirun, jsrun and the like"
+)
 
 
-def unknown_kind(source: str, data: Mapping[str, Any] | None) -> ScenarioError:
+def unknown_kind(source: str, data: Mapping[str, Any] | None, labels: Iterable[str]) -> ScenarioError:
     """Say that a file is of no known kind, by its keys where it has any.
 
     Parameters
@@ -58,6 +33,8 @@ def unknown_kind(source: str, data: Mapping[str, Any] | None) -> ScenarioError:
         Its name.
     data : mapping or None
         Its content, where it has keys.
+    labels : iterable of str
+        What people call the kinds that are read.
 
     Returns
     -------
@@ -65,9 +42,9 @@ def unknown_kind(source: str, data: Mapping[str, Any] | None) -> ScenarioError:
 
     Examples
     --------
-    >>> print(str(unknown_kind("x.yaml", {"model": "gpt2", "cluster": {}})))
+    >>> print(str(unknown_kind("x.yaml", {"model": "gpt2", "cluster": {}}, [])))
     x.yaml: is a SimGPU scenario already; fix: run it with simgpu run
-    >>> print(str(unknown_kind("x.yaml", {"spam": 1, "eggs": 2})).split(";")[0])
+    >>> print(str(unknown_kind("x.yaml", {"spam": 1, "eggs": 2}, [])).split(";")[0])
     x.yaml: is no configuration of a known kind: its keys are spam, eggs
     """
     keys = list(data or ())
@@ -77,4 +54,25 @@ def unknown_kind(source: str, data: Mapping[str, Any] | None) -> ScenarioError:
     shown = ", ".join(str(key) for key in islice(keys, _SHOWN))
     more = ", ..." if len(keys) > _SHOWN else ""
     problem = "is no configuration of a known kind" + (f": its keys are {shown}{more}" if shown else "")
-    return ScenarioError([Issue(field="", problem=problem, allowed=", ".join(LABELS.values()), file=source)])
+    return ScenarioError([Issue(field="", problem=problem, allowed=", ".join(dict.fromkeys(labels)), file=source)])
+
+
+def no_launch_line(source: str) -> ScenarioError:
+    """Say that a shell script starts nothing that is known.
+
+    Parameters
+    ----------
+    source : str
+        Its name.
+
+    Returns
+    -------
+    ScenarioError
+
+    Examples
+    --------
+    >>> print(str(no_launch_line("run.sh")).split(";")[0])
+    run.sh: has no launch line that is known
+    """
+    problem, fix = "has no launch line that is known", "give the script that starts the training"
+    return ScenarioError([Issue(field="", problem=problem, allowed=_LAUNCHERS, fix=fix, file=source)])

@@ -1,4 +1,8 @@
-"""Programs that start other programs: ``srun``, ``mpirun``, ``nohup`` and the like, taken off a command."""
+"""Programs that start other programs: ``srun``, ``mpirun``, ``jsrun``, ``nohup`` and the like, taken off a command.
+
+Options: the manuals of Slurm's ``srun``, Open MPI's, MPICH's and HPE PALS' ``mpirun`` and ``mpiexec``, IBM's ``jsrun``,
+LLNL's ``lrun`` and Flux' ``flux run``.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-_MPI: Final = ("mpirun", "mpiexec", "orterun", "horovodrun")
+_STARTERS: Final[Mapping[str, str]] = {
+    "srun": "srun", "jsrun": "jsrun", "lrun": "lrun", "flux": "flux",
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "horovodrun", "aprun", "ibrun"), "mpirun"),
+}  # fmt: skip
+"""Programs that start several processes, with the one whose options they have."""
 _PLAIN: Final = (
     "nohup", "time", "env", "exec", "sudo", "numactl", "setsid", "stdbuf", "uv", "run", "timeout", "nsys", "profile",
     "singularity", "apptainer", "command", "docker", "podman", "nvidia-docker", "enroot", "shifter", "kubectl", "conda",
-    "micromamba", "poetry", "pixi", "screen", "taskset", "nice", "ionice", "catchsegv",
+    "micromamba", "poetry", "pixi", "screen", "taskset", "nice", "ionice", "catchsegv", "ray", "blaunch",
 )  # fmt: skip
 _STARTED: Final = (
-    "torchrun", "deepspeed", "accelerate", "llamafactory-cli", "axolotl", "tune", "composer", "swift", "trl",
-    "oumi", "litgpt", "megatron", "bash", "sh",
+    "torchrun", "torchrun_jsc", "deepspeed", "accelerate", "llamafactory-cli", "axolotl", "tune", "composer", "swift",
+    "trl", "oumi", "litgpt", "megatron", "bash", "sh",
 )  # fmt: skip
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "srun": {"n": "tasks", "ntasks": "tasks", "N": "nodes", "c": "cpus_per_task", "ntasks_per_node": "per_node"},
+    "srun": {"n": "tasks", "ntasks": "tasks", "N": "nodes", "c": "cpus_per_task", "ntasks_per_node": "per_node",
+             "tasks_per_node": "per_node"},
     "mpirun": {
         "np": "tasks", "n": "tasks", "c": "tasks", "N": "per_node", "npernode": "per_node", "ppn": "per_node",
         "perhost": "per_node", "H": "hosts", "host": "hosts", "map_by": "map_by",
     },
+    "jsrun": {
+        "p": "tasks", "np": "tasks", "n": "sets", "nrs": "sets", "r": "sets_per_node", "rs_per_host": "sets_per_node",
+        "a": "tasks_per_set", "tasks_per_rs": "tasks_per_set", "g": "gpus_per_set", "gpu_per_rs": "gpus_per_set",
+    },
+    "flux": {"n": "tasks", "ntasks": "tasks", "N": "nodes", "tasks_per_node": "per_node"},
+    "lrun": {"n": "tasks", "p": "tasks", "N": "nodes", "T": "per_node"},
 }  # fmt: skip
+PYTHON: Final = re.compile(r"(?:[\w-]+-)?python[\d.]*(?:-[\w-]+)?")
+"""Python, also as containers call it: ``conda-python-distributed``."""
 _CONTAINERS: Final = ("docker", "podman", "nvidia-docker")
 _MOST_GPUS: Final = 64  # of a machine
 _PAIRS: Final = ("mca", "genv", "env", "pmixmca")
 """Options with a name and a value behind them."""
 _VARIABLES: Final = ("genv", "env")
+_SET: Final[Mapping[str, Sequence[str]]] = {"mpirun": ("x", "env"), "jsrun": ("E", "env"), "lrun": ("E", "env")}
+"""Options with ``NAME=VALUE`` behind them."""
+_DASHED: Final = ("smpiargs", "M")
+"""Options whose value may begin with a dash: ``--smpiargs -gpu``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +62,10 @@ class Unwrapped:
     words : tuple of str
         From the started program on.
     program : str
-        ``srun`` or ``mpirun``, by whatever name; empty where neither starts it.
+        ``srun``, ``mpirun``, ``jsrun``, ``lrun`` or ``flux``, by whatever name; empty where none of them starts it.
     options : mapping
-        Of that: ``tasks``, ``per_node``, ``nodes``, ``hosts``, and others by their own names.
+        Of that: ``tasks``, ``per_node``, ``nodes``, ``hosts``, of jsrun's resource sets ``sets``, ``sets_per_node``,
+        ``tasks_per_set`` and ``gpus_per_set``, and others by their own names.
     environment : mapping
         Variables that are set on the way.
     """
@@ -52,6 +74,17 @@ class Unwrapped:
     program: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def starts_others(program: str) -> bool:
+    """Return whether a program starts the one behind its options.
+
+    Examples
+    --------
+    >>> starts_others("/usr/bin/srun"), starts_others("apptainer"), starts_others("chmod")
+    (True, True, False)
+    """
+    return _name(program) in (*_STARTERS, *_PLAIN)
 
 
 def unwrap(words: Sequence[str]) -> Unwrapped:
@@ -74,18 +107,23 @@ def unwrap(words: Sequence[str]) -> Unwrapped:
     rest = list(words)
     program, options, environment, contained = "", dict[str, str](), dict[str, str](), False
     while rest:
-        name = rest[0].rsplit("/", 1)[-1]
+        name = _name(rest[0])
         if "=" in rest[0] and not rest[0].startswith("-"):
             variable, _, value = rest[0].partition("=")
             environment[variable] = value
             rest = rest[1:]
             continue
-        if name != "srun" and name not in (*_MPI, *_PLAIN):
+        script = (
+            program != "" and name.endswith(".sh") and len(rest) > 1 and _starts(rest[1])
+        )  # which sets a rank's GPU
+        if name not in (*_STARTERS, *_PLAIN) and not script:
             break
+        if name == "flux" and rest[1:2] == ["run"]:
+            rest = [name, *rest[2:]]
         end = next((at for at, word in enumerate(rest) if at and _starts(word)), len(rest))
         between, rest = rest[1:end], rest[end:]
-        if name == "srun" or name in _MPI:
-            program = "srun" if name == "srun" else "mpirun"
+        if name in _STARTERS:
+            program = _STARTERS[name]
             options |= _options(between, program, environment)
         else:
             environment |= dict(word.split("=", 1) for word in between if re.match(r"[A-Za-z_]\w*=", word))
@@ -108,9 +146,17 @@ def _container(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _starts(word: str) -> bool:
+def _name(word: str) -> str:
+    """Return the name of a program; of MPI's without the kind: ``mpiexec.hydra``."""
     name = word.rsplit("/", 1)[-1]
-    return name in (*_STARTED, *_PLAIN, *_MPI, "srun") or bool(re.fullmatch(r"python[\d.]*|.*\.(py|sh)", name))
+    return name.partition(".")[0] if name.startswith("mpi") and not name.endswith((".py", ".sh")) else name
+
+
+def _starts(word: str) -> bool:
+    name = _name(word)
+    return name in (*_STARTED, *_PLAIN, *_STARTERS) or bool(
+        PYTHON.fullmatch(name) or re.fullmatch(r".*\.(py|sh)", name)
+    )
 
 
 def _options(words: Sequence[str], program: str, environment: dict[str, str]) -> dict[str, str]:
@@ -126,14 +172,14 @@ def _options(words: Sequence[str], program: str, environment: dict[str, str]) ->
         if not word.startswith("-"):
             continue
         values = [value] if equals else []
-        while not equals and position < len(words) and not words[position].startswith("-"):
+        while not equals and position < len(words) and (name in _DASHED or not words[position].startswith("-")):
             values.append(words[position])
             position += 1
             if len(values) == (2 if name in _PAIRS else 1):
                 break
         if name in _VARIABLES and len(values) == 2:
             environment[values[0]] = values[1]
-        elif name == "x" and program == "mpirun" and values and "=" in values[0]:
+        elif name in _SET.get(program, ()) and values and "=" in values[0]:
             variable, _, text = values[0].partition("=")
             environment[variable] = text
         else:
