@@ -15,7 +15,7 @@ from simgpu.config.imported_run_defaults import assume, assume_unused
 from simgpu.config.imported_run_files import with_named_files
 from simgpu.config.imported_run_formats import formats
 from simgpu.config.imported_run_layout import join_replicas, leave_out_defaults, share_out
-from simgpu.config.imported_run_machines import choose_machines
+from simgpu.config.imported_run_machines import GPUS, choose_machines
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged, merge
 from simgpu.config.imported_run_misspelt import with_misspelt
 from simgpu.config.imported_run_model import choose_model, model_type
@@ -151,7 +151,9 @@ def _run(paths: Sequence[Path], readings: list[Reading], answers: RunAnswers, fo
     topology = answers.topology or merged.get("cluster.topology")
     if topology is None:
         fix = "add --topology NAME, such as dgx-a100, or the path of a topology file"
-        raise ScenarioError([Issue(field="topology", problem="is missing: no file says which machines", fix=fix)])
+        left = [f", and {r.source} leaves GPUs to {r.open[GPUS]}" for r in readings if GPUS in r.open]
+        problem = f"is missing: no file says which machines{left[0] if left else ''}"
+        raise ScenarioError([Issue(field="topology", problem=problem, fix=fix)])
     architecture = _architecture(model)
     take_dropout(merged, model)
     settle_recompute(merged, readings)

@@ -9,6 +9,7 @@ from simgpu.config.imported_run_layout import model_parallel
 from simgpu.config.imported_run_merge import Merged
 from simgpu.io.foreign.accelerate import MEGATRON
 from simgpu.io.foreign.launch_line import WITHOUT_TRAINER
+from simgpu.io.foreign.llamafactory import COMPUTED
 from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
 
@@ -107,6 +108,15 @@ def assume_unused(merged: Merged, readings: Sequence[Reading], assumed: list[str
 def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed: list[str]) -> None:
     if merged.get("training.precision") is not None:
         return
+    loaded = next((reading for reading in readings if COMPUTED in reading.open), None)
+    if loaded is not None and "deepspeed" not in kinds:
+        dtype = loaded.open[COMPUTED]
+        merged.put("training.precision", dtype, "")
+        assumed.append(
+            f"training.precision: {dtype}, the format that most models are published in: {loaded.source} asks for no "
+            "other, and LLaMA-Factory loads weights in theirs"
+        )
+        return
     if kinds & set(_HUGGING_FACE):
         merged.put("training.precision", "fp32", "")
         left = [reading.source for reading in readings if "training.precision" in reading.open]
@@ -121,7 +131,11 @@ def _micro(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed
     if merged.get(_MICRO) is not None or merged.get("training.global_batch_size") is not None:
         return
     auto = any("train_micro_batch_size_per_gpu" in reading.open for reading in readings)
-    trainer = auto or bool(kinds & set(_OF_TRANSFORMERS)) or any("model" in reading.settings and reading.kind != "hf-config" for reading in readings)
+    trainer = (
+        auto
+        or bool(kinds & set(_OF_TRANSFORMERS))
+        or any("model" in reading.settings and reading.kind != "hf-config" for reading in readings)
+    )
     if trainer and kinds & set(_HUGGING_FACE) and "axolotl" not in kinds:
         merged.put(_MICRO, _TRAINER_MICRO, "")
         assumed.append(f"{_MICRO}: {_TRAINER_MICRO}, the default of Transformers' Trainer")

@@ -17,7 +17,7 @@ from simgpu.io.foreign.ms_swift import LEAST_BATCH
 from simgpu.io.foreign.reading import Reading
 
 _BATCH: Final = ("training.micro_batch_size", "training.gradient_accumulation", "training.global_batch_size")
-_GPUS: Final = "cluster.gpus"
+GPUS: Final = "cluster.gpus"
 _MEGATRON: Final = ("megatron", "nemo", "gptneox")
 
 
@@ -28,12 +28,14 @@ def choose_machines(
     per_node = request_cluster(ClusterRequest(topology=topology)).world_size
     wanted, source = _asked_gpus(readings)
     shares = next((r.open[UNEVEN] for r in readings if r.source == source and UNEVEN in r.open), None)
-    given = asked if asked is not None else merged.get(_GPUS)
-    if given is not None:
+    given = asked if asked is not None else merged.get(GPUS)
+    if given is None:
+        _check_degrees(readings)
+    else:
         if wanted not in (None, given):
             merged.notes.append(f"gpus: {given}, as asked for; {source} has {wanted}")
         wanted = given
-    merged.put(_GPUS, None, "")
+    merged.put(GPUS, None, "")
     gpus, nodes = place(merged, gpus=wanted, per_node=per_node, topology=topology, sure=asked is not None)
     _least_batch(merged, readings, gpus)
     batch = Batch(micro=merged.get(_BATCH[0]), steps=merged.get(_BATCH[1]), total=merged.get(_BATCH[2]))
@@ -43,9 +45,13 @@ def choose_machines(
     else:
         gpus, done = _fitting(batch, gpus, nodes, merged, rule, blamed)
         nodes = max(min(nodes, gpus), -(-gpus // per_node))
-        left = [f", which {r.source} leaves to {r.open[_GPUS]}" for r in readings if _GPUS in r.open]
+        left = [f", which {r.source} leaves to {r.open[GPUS]}" for r in readings if GPUS in r.open]
         where = f"{nodes} node{'s' if nodes > 1 else ''} of {topology}"
         assumed.append(f"gpus: {gpus} on {where}{left[0] if left else ''}; --gpus N for another number")
+    if shares is not None and given is None and gpus % nodes:
+        problem = f"are {gpus} on {nodes} nodes ({shares}), and nodes of one size are simulated"
+        fix = "give each node as many, or --gpus N"
+        raise ScenarioError([Issue(field="gpus", file=source, problem=problem, fix=fix)])
     if shares is not None and gpus == wanted and nodes > 1 and given is None:
         merged.notes.append(f"gpus: {source} has {shares} on its nodes; {gpus // nodes} on each are simulated")
     merged.put(_BATCH[0], done.micro, merged.sources.get(_BATCH[0], ""))
@@ -103,6 +109,14 @@ def _asked_gpus(readings: Sequence[Reading]) -> tuple[int | None, str]:
     if not told:
         return None, readings[0].source
     return (lines or told)[0].gpus, (lines or told)[0].source
+
+
+def _check_degrees(readings: Sequence[Reading]) -> None:
+    """Refuse a launch line that starts another number of ranks than the degrees of its job multiply to."""
+    line = next((reading for reading in readings if reading.kind == "launch-line" and reading.gpus is not None), None)
+    for reading in readings:
+        if line is not None and line.gpus is not None and reading.degrees is not None:
+            reading.degrees.check(line.gpus, line.source)
 
 
 def _rule(readings: Sequence[Reading]) -> tuple[str, str]:

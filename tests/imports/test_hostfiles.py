@@ -67,3 +67,12 @@ def test_mpi_fills_its_hosts_in_order(tmp_path: Path, options: str, hosts: str, 
     )
     run = line(tmp_path, text, {"hosts": hosts})
     assert at(run, "cluster.gpus", "cluster.nodes") == [gpus, nodes]
+
+
+def test_hosts_that_are_not_alike(tmp_path: Path) -> None:
+    """As many on each are simulated, and said; where that is no whole number, nothing is."""
+    run = line(tmp_path, START % "", {"hosts": "a slots=6\nb slots=2\n", "z.json": ZERO})
+    assert at(run, "cluster.gpus", "cluster.nodes") == [8, 2]
+    assert any("6, 2 on its nodes; 4 on each are simulated" in note for note in run.notes)
+    with pytest.raises(ScenarioError, match=r"run.sh: gpus: are 7 on 2 nodes \(5, 2\), and nodes of one size"):
+        line(tmp_path, START % "", {"hosts": "a slots=5\nb slots=2\n", "z.json": ZERO})

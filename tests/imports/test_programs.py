@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from simgpu.config.imported_run import RunAnswers, import_run
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.launch_programs import started
 from tests.imports.lines import at, line
+from tests.imports.test_reader_keys import NANOTRON
 
 BATCH = ("training.micro_batch_size", "training.gradient_accumulation")
 WANTED = ("training.precision", "training.recompute", "training.sequence_length", "training.lora")
@@ -173,10 +175,25 @@ def test_litgpt(tmp_path: Path) -> None:
     assert at(run, "training.lora") == [{"rank": 32, "targets": ["q_proj", "v_proj"]}]
 
 
-def test_ms_swift_s_megatron_is_refused_by_name(tmp_path: Path) -> None:
-    """And not as arguments of Megatron, some of which would be said to be missing."""
-    with pytest.raises(ScenarioError, match="script = megatron sft: is ms-swift's Megatron"):
-        line(tmp_path, "NPROC_PER_NODE=8 megatron sft --model gpt2 --micro-batch-size 2 --global-batch-size 16")
+def test_ms_swift_s_megatron(tmp_path: Path) -> None:
+    """Its arguments are Megatron's under its own names, with a model of the hub; its other methods are refused."""
+    text = (
+        "NPROC_PER_NODE=8 megatron {} --model Qwen/Qwen3-8B --tensor_model_parallel_size 2 --micro_batch_size 2 "
+        "--global_batch_size 16 --max_length 2048 --packing true"
+    )
+    run = line(tmp_path, text.format("sft"))
+    assert at(run, *BATCH, "parallel.tp", "cluster.gpus", "training.sequence_length") == [2, 2, 2, 8, 2048]
+    with pytest.raises(ScenarioError, match="script = megatron rlhf: is ms-swift's Megatron"):
+        line(tmp_path, text.format("rlhf"))
+
+
+@pytest.mark.parametrize("processes", [4, 16])
+def test_a_line_that_starts_another_number_of_ranks_than_the_job_has(tmp_path: Path, processes: int) -> None:
+    files = {"n.yaml": NANOTRON.replace("dp: 2, tp: 1, pp: 1, MORE", "dp: 4, tp: 2, pp: 1")}
+    text = "torchrun --nproc_per_node={} --nnodes={} run_train.py --config-file n.yaml"
+    assert at(line(tmp_path, text.format(8, 1), files), "cluster.gpus") == [8]
+    with pytest.raises(ScenarioError, match=f"is a job of 8 ranks in nanotron, and run.sh starts {processes}"):
+        line(tmp_path, text.format(min(8, processes), -(-processes // 8)), files)
 
 
 def test_a_loop_of_its_own_has_accelerate_s_ddp(tmp_path: Path) -> None:
@@ -207,3 +224,11 @@ def test_llamafactory_in_one_process_has_one_gpu(tmp_path: Path) -> None:
     files = {"lf.yaml": "model_name_or_path: gpt2\nfinetuning_type: full\ncutoff_len: 512\nbf16: true\n"}
     with pytest.raises(ScenarioError, match="Please launch distributed training with `llamafactory-cli` or `torchrun`"):
         line(tmp_path, "CUDA_VISIBLE_DEVICES=0,1 python src/train.py lf.yaml", files)
+
+
+def test_gpus_that_a_line_leaves_to_the_machine_are_named_with_the_topology(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node gpu train.py --per_device_train_batch_size 1")
+    with pytest.raises(
+        ScenarioError, match="no file says which machines, and run.sh leaves GPUs to --nproc_per_node gpu"
+    ):
+        import_run([tmp_path / "run.sh"], RunAnswers(model="gpt2"), folder=tmp_path)

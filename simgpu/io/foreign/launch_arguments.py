@@ -79,6 +79,9 @@ def file_arguments(line: LaunchLine, source: str) -> tuple[Overrides, str] | Non
         if line.launcher == "llamafactory-cli" or {"finetuning_type", "stage"} & arguments.keys():
             return _above(source, arguments, kind="llamafactory"), ""
     swift = line.launcher == "swift" or line.script.endswith(_SWIFT)
+    if line.launcher == "megatron" and not first.endswith((*_YAML, ".json")):
+        return _above(source, arguments, kind="megatron-swift"), ""
+    swift = swift or line.launcher == "megatron"
     if swift and first.endswith((*_YAML, ".json")):
         return _above(source, arguments, key=PROGRAM_FILE), first
     if swift:

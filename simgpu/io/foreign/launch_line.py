@@ -243,7 +243,7 @@ def _own_precision(ledger: Ledger, settings: dict[str, Any]) -> None:
 
 def _check_method(line: LaunchLine, source: str) -> None:
     """Refuse scripts of preference and reinforcement learning, by the names that TRL and ms-swift give them."""
-    if line.launcher == "megatron":
+    if line.launcher == "megatron" and line.script not in ("sft", "pt"):
         problem, fix = (
             "is ms-swift's Megatron, whose arguments are not read",
             "give the run as Megatron's own arguments",
