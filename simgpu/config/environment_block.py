@@ -64,8 +64,9 @@ class SoftwareBlock(Block):
     """Kernels of the optimizer instead of the preset's: torch.optim's fused, foreach or neither, Megatron's."""
     fp8_scaling: Annotated[Literal["current", "delayed"], ANY_CASE] | None = None
     """How fp8 scales are found instead of the preset's way: a pass over each tensor, or from earlier steps."""
-    cross_entropy: Annotated[Literal["chain", "native", "fused"], ANY_CASE] | None = None
-    """Kernels of the loss instead of the preset's: a chain in fp32, Megatron's own fusion of it, or two passes."""
+    cross_entropy: Annotated[Literal["chain", "native", "fused", "fused_linear"], ANY_CASE] | None = None
+    """Kernels of the loss instead of the preset's: a chain in fp32, Megatron's own fusion of it, two passes, or Liger's
+    kernel that computes the head's product too, in chunks, and keeps no logits."""
     unfused: Annotated[list[Annotated[Fusion, ANY_CASE]], BeforeValidator(_listed)] | None = None
     """Fusions of the preset that are switched off: what would be one kernel is several (docs/software.md)."""
     softmax: Annotated[Literal["fused", "half", "fp32"], ANY_CASE] | None = None

@@ -45,21 +45,43 @@ def known_model(name: str, folder: Path) -> str | None:
         return str(path / "config.json")
     if is_readable(path) and path.suffix == ".json":
         return str(path)
-    found = _listed(name)
-    return found if isinstance(found, str) else None
+    model = (_listed(name) or {}).get("model", "")
+    return model if model and "=" not in model else None
 
 
-def _listed(name: str) -> str | dict[str, Any] | None:
-    """Return what the table of models has under a name: a bundled name, or dimensions."""
-    return next((model for pattern, model in _hub() if pattern.fullmatch(name)), None)
+def _listed(name: str) -> dict[str, str] | None:
+    """Return the row of the table of models that has a name."""
+    return next((row for pattern, row in _hub() if pattern.fullmatch(name)), None)
 
 
 @cache
-def _hub() -> tuple[tuple[re.Pattern[str], str | dict[str, Any]], ...]:
-    return tuple(
-        (re.compile(row["pattern"], re.IGNORECASE), dimensions(row["model"]) if "=" in row["model"] else row["model"])
-        for row in read_table("hub_models.csv")
-    )
+def _hub() -> tuple[tuple[re.Pattern[str], dict[str, str]], ...]:
+    return tuple((re.compile(row["pattern"], re.IGNORECASE), row) for row in read_table("hub_models.csv"))
+
+
+def _sizes(row: dict[str, str] | None) -> dict[str, Any] | None:
+    """Return the dimensions of a row; None for one that stands for a bundled model, or for none."""
+    return dimensions(row["model"]) if row is not None and "=" in row["model"] else None
+
+
+def _left_out(name: Any) -> str:
+    """Return what is left out of a model that the table has, to be put behind a note."""
+    from simgpu.workload.huggingface_notes import model_notes
+
+    row = _listed(name) if isinstance(name, str) else None
+    if row is None:
+        return ""
+    said = [*model_notes({"model_type": row["model_type"]}), row["note"]]
+    return "".join(f"; {text}" for text in said if text)
+
+
+def _not_modelled(row: dict[str, str] | None) -> str | None:
+    """Return why a model that the table has is refused."""
+    from simgpu.workload.refused import FEATURES
+
+    if row is None or row["model"]:
+        return None
+    return f"is not modelled: it has {row['note'] or FEATURES[row['model_type']]}"
 
 
 def model_type(named: Any, model: Any) -> str | None:
@@ -86,12 +108,9 @@ def model_type(named: Any, model: Any) -> str | None:
     if isinstance(base, str) and base.endswith(".json"):
         found = read_json(Path(base)).data.get("model_type")
         return found if isinstance(found, str) else None
-    rows = read_table("hub_models.csv")
     for name in (base, named):
-        if not isinstance(name, str):
-            continue
-        for row in rows:
-            if name == row["model"] or re.fullmatch(row["pattern"], name, re.IGNORECASE):
+        for pattern, row in _hub() if isinstance(name, str) else ():
+            if name == row["model"] or pattern.fullmatch(str(name)):
                 return row["model_type"]
     return None
 
@@ -113,12 +132,12 @@ def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> t
     Returns
     -------
     (str or dict, str or None)
-        The field, and a note.
+        The field, and a note, with what is left out of the model.
 
     Raises
     ------
     ScenarioError
-        When nobody says which model, or nobody gives its dimensions.
+        When nobody says which model, nobody gives its dimensions, or it is not modelled.
 
     Examples
     --------
@@ -129,18 +148,21 @@ def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> t
 
     if answer is not None:
         found = known_model(answer, Path())
-        sizes = _listed(answer)
-        if found is None and isinstance(sizes, dict):
-            return dict(sizes), f"model: dimensions of {answer}"
+        row = None if found else _listed(answer)
+        sizes = _sizes(row)
+        if sizes is not None:
+            return sizes, f"model: dimensions of {answer}{_left_out(answer)}"
         if found is None:
             issue = Issue(
-                field="--model", value=answer, problem="is neither bundled nor a config.json",
+                field="--model", value=answer, problem=_not_modelled(row) or "is neither bundled nor a config.json",
                 allowed=f"the path of a config.json, or {', '.join(bundled_models())}",
                 fix=did_you_mean(answer, bundled_models()),
             )  # fmt: skip
             raise ScenarioError([issue])
         replaced = isinstance(named, str) and known_model(named, folder) != found
-        return found, f"model: {answer}, given for {named}, which {source} names" if replaced else None
+        given = f"model: {answer}, given for {named}, which {source} names" if replaced else f"model: {answer}"
+        said = "" if found.endswith(".json") or found == answer.lower() else _left_out(answer)
+        return found, f"{given}{said}" if replaced or said else None
     if isinstance(named, Mapping):
         return dict(named), None
     if named is None:
@@ -150,12 +172,16 @@ def choose_model(named: Any, source: str, answer: str | None, folder: Path) -> t
         )
         raise ScenarioError([Issue(field="model", problem=problem, fix=fix)])
     found = known_model(str(named), folder)
-    sizes = _listed(str(named))
-    if found is None and isinstance(sizes, dict):
-        return dict(sizes), f"model: dimensions of {named}, which {source} names"
+    row = None if found else _listed(str(named))
+    sizes = _sizes(row)
+    if sizes is not None:
+        return sizes, f"model: dimensions of {named}, which {source} names{_left_out(named)}"
     if found is None:
-        problem, fix = "is named, and no file gives its dimensions", "add --model PATH of its config.json"
+        reason = _not_modelled(row)
+        problem = reason or "is named, and no file gives its dimensions"
+        fix = "give a model of the same size by --model" if reason else "add --model PATH of its config.json"
         raise ScenarioError([Issue(field="model", value=str(named), problem=problem, fix=fix, file=source)])
     if found == named:
         return found, None
-    return found, f"model: {Path(found).name} has the dimensions of {named}, which {source} names"
+    said = _left_out(named) if not found.endswith(".json") else ""
+    return found, f"model: {Path(found).name} has the dimensions of {named}, which {source} names{said}"

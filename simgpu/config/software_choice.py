@@ -43,6 +43,7 @@ def choose_software(scenario: ScenarioBlock) -> Software:
         softmax=wanted.softmax or preset.softmax,
         fused_cross_entropy=preset.fused_cross_entropy if loss is None else loss == "fused",
         fused_exponent=loss == "native",
+        fused_linear_loss=loss == "fused_linear",
         optimizer=wanted.optimizer or preset.optimizer,
         fp8_scaling=wanted.fp8_scaling or preset.fp8_scaling,
         attention_kernel=wanted.attention_kernel or preset.attention_kernel,
@@ -68,6 +69,10 @@ def check_software(scenario: ScenarioBlock, cluster: Cluster | None, findings: F
             allowed=f"with preset {', '.join(name for name, software in PRESETS.items() if software.fp8_scaling)}",
             fix="leave it out",
         )
+    tp = scenario.parallel.tp if scenario.parallel is not None else None
+    if isinstance(wanted, SoftwareBlock) and wanted.cross_entropy == "fused_linear" and (tp or 1) > 1:
+        problem = f"has a kernel for whole vocabularies, and parallel.tp = {tp} splits them"
+        findings.add("software.cross_entropy", problem, allowed="chain, native, fused", fix="leave it out")
     if isinstance(wanted, SoftwareBlock):
         _check_fusions(wanted, findings)
     if isinstance(wanted, SoftwareBlock) and wanted.attention_kernel is not None:

@@ -18,6 +18,7 @@ Kept per score: the softmax output in its format, its mask (1 B) and the result 
 in fp32 code the cast output (E) where there is none: with dropout and a fused softmax 5 B, the 5 a s^2 b of
 Korthikanti et al. (arXiv 2205.05198). Shared key and value heads are repeated to one per query head. Context and
 gradients are copied between the layouts of batched GEMM and projection; only Megatron's needs no copy of q, k and v.
+Scores that are capped (Gemma 2) are passed over before the softmax, as `simgpu.workload.scaling` has it.
 Sources: NVIDIA/Megatron-LM megatron/model/transformer.py CoreAttention and
 megatron/fused_kernels/scaled_upper_triang_masked_softmax.h; Dao-AILab/flash-attention
 benchmarks/benchmark_flash_attention.py; huggingface/transformers models/llama/modeling_llama.py
@@ -32,6 +33,7 @@ from simgpu.workload.context_attention import STATISTIC_BYTES, context_core_piec
 from simgpu.workload.elementwise import chain
 from simgpu.workload.op import Attention, Gemm, MemoryBound
 from simgpu.workload.piece import Piece
+from simgpu.workload.scaling import capped
 from simgpu.workload.shard import Shard
 
 FP32 = 4
@@ -126,12 +128,14 @@ def _unfused(shard: Shard, core: Attention) -> Piece:
         kept += element  # the cast output, which dropout would replace
     if shard.dropout:
         kept += MASK + element
+    cap = capped(shard, f"{name}.scores", count) if shard.model.scales.capped_scores else Piece()
     repeated, repeat, repeat_back = _repeated_heads(core, keys, width, element)
     return Piece(
         forward=(
             *((copy("split_heads", inputs),) if copied else ()),
             *repeat,
             product("scores", queries, keys, core.head_dim, "tn"),
+            *cap.forward,
             *softmax,
             *chain(name, count, dropped),
             product("context", queries, width, keys, "nn"),
@@ -143,12 +147,13 @@ def _unfused(shard: Shard, core: Attention) -> Piece:
             product("context.value_gradient", keys, width, queries, "nt"),
             *chain(name, count, (("dropout.backward", size) for _, size in dropped)),
             *softmax_backward,
+            *cap.backward,
             product("scores.query_gradient", queries, core.head_dim, keys, "nn"),
             product("scores.key_gradient", keys, core.head_dim, queries, "nt"),
             *repeat_back,
             copy("qkv_gradient", inputs),
         ),
-        saved_bytes=kept * count + repeated,
+        saved_bytes=kept * count + repeated + cap.saved_bytes,
     )
 
 

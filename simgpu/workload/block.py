@@ -14,6 +14,7 @@ from simgpu.workload.moe_block import experts_piece, experts_working_bytes
 from simgpu.workload.normalization import norm
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import Piece
+from simgpu.workload.scaling import scaled
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import PassItem, Unit
 
@@ -113,6 +114,14 @@ def _mlp(shard: Shard) -> Piece:
 
 
 def _residual(shard: Shard, name: str, *, bias: bool) -> Piece:
+    """Return how a branch joins the stream, multiplied with a number first where the model does so (Granite)."""
+    scale = Piece()
+    if shard.model.scales.branches:
+        scale = scaled(shard, name, shard.stream_bytes // shard.element)
+    return Piece.chain((scale, _sum(shard, name, bias=bias)))
+
+
+def _sum(shard: Shard, name: str, *, bias: bool) -> Piece:
     """Bias, dropout where there is some, and residual; one kernel (r2 r2 w2, mask 1) when fused.
 
     Unfused, the bias is in the GEMM's epilogue unless the sum over tp comes between, or the code adds it itself.

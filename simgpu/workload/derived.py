@@ -32,7 +32,8 @@ def derived_model(base: Architecture, changes: Mapping[str, Any]) -> Architectur
     Notes
     -----
     Heads keep their width when it was not hidden / heads, and follow that otherwise; as many key/value heads as heads
-    stay as many; blocks without experts stay the same ones.
+    stay as many; blocks without experts stay the same ones; a pattern of layers, with windows or with linear attention,
+    goes on.
 
     Raises
     ------
@@ -97,4 +98,18 @@ def _changed(base: Model, changes: Mapping[str, Any], name: str) -> Model:
     if experts is not None or sizes:
         sizes["gated"] = plain.get("mlp", base.mlp) in GATED
         experts = Experts(**sizes) if experts is None else replace(experts, **sizes)
+    for kind in ("window_layers", "delta_layers"):
+        plain[kind] = _continued(base, getattr(base, kind), layers)
     return replace(base, **plain, name=name, experts=experts, dense_layers=tuple(i for i in dense if i < layers))
+
+
+def _continued(base: Model, marked: tuple[int, ...] | None, layers: int) -> tuple[int, ...] | None:
+    """Return which of so many layers are of a kind, when the base repeats a pattern of them."""
+    if not marked or layers <= base.layers:
+        return None if marked is None else tuple(i for i in marked if i < layers)
+    kept = frozenset(marked)
+    for period in range(1, base.layers // 2 + 1):
+        if all((i in kept) == (i + period in kept) for i in range(base.layers - period)):
+            return tuple(i for i in range(layers) if i % period in kept)
+    problem = f"layers = {layers} is more than its pattern of layers says; give a config.json"
+    raise ModelError(f"model {base.name}: {problem}")

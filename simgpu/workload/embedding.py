@@ -5,7 +5,8 @@ from __future__ import annotations
 from simgpu.workload.attention_core import MASK
 from simgpu.workload.linear import gather_gradient, sum_outputs
 from simgpu.workload.op import MemoryBound
-from simgpu.workload.piece import ready
+from simgpu.workload.piece import Piece, ready
+from simgpu.workload.scaling import scaled
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import Parameter, PassItem, Unit
 
@@ -20,8 +21,9 @@ def embedding_unit(shard: Shard) -> Unit:
     Notes
     -----
     Forward gathers a row per token (2E B per element), sums the ranks' partial rows when split, and adds positions
-    (3E). Backward zero-fills a gradient of the whole table and scatters into it, about 10 B per element; PyTorch's
-    embedding gradient is dense. Dropout, where there is some, passes over the stream (2E + 1) and keeps its mask.
+    (3E); a model that scales its embeddings passes over them once more. Backward zero-fills a gradient of the whole
+    table and scatters into it, about 10 B per element; PyTorch's embedding gradient is dense. Dropout, where there is
+    some, passes over the stream (2E + 1) and keeps its mask.
 
     Examples
     --------
@@ -46,6 +48,9 @@ def embedding_unit(shard: Shard) -> Unit:
             _scatter("positions", rows * element, shard.stream_bytes // element),
             ready(positions),
         ]
+    scale = scaled(shard, "embedding", shard.stream_bytes // element) if model.scales.embeddings else Piece()
+    forward += scale.forward
+    backward = [*scale.backward, *backward]
     mask = MASK * shard.own_tokens * model.hidden if shard.dropout else 0
     if mask:
         forward.append(MemoryBound(name="embedding.dropout", bytes=2 * shard.stream_bytes + mask))

@@ -192,7 +192,12 @@ def _freeze(unit: Unit, names: frozenset[str], added: tuple[Adapter, ...], train
         return unit
     adapted = {adapter.product for adapter in added}
     backward, unread = _backward(unit, names, added, scattered)
-    forward = tuple(_forward(unit, added))
+    forward = tuple(_forward(unit, names, added))
+    unmade = {
+        op.name: op.m * op.n * op.accumulate_bytes
+        for op in unit.forward
+        if isinstance(op, Gemm) and _is_of_frozen(op.name, names)
+    }
     more = sum(adapter.saved_bytes for adapter in added)
     full = training.recompute == "full" and bool(unit.recompute)
     fewer = sum(size for product, size in unread.items() if product not in adapted)
@@ -207,11 +212,20 @@ def _freeze(unit: Unit, names: frozenset[str], added: tuple[Adapter, ...], train
         recompute=forward if unit.recompute == unit.forward else unit.recompute,
         saved_bytes=unit.saved_bytes + (0 if full else more - fewer),
         recomputed_bytes=unit.recomputed_bytes + (more - fewer if full else 0),
+        logits_bytes=unit.logits_bytes - sum(unmade.values()),
     )
 
 
-def _forward(unit: Unit, added: tuple[Adapter, ...]) -> Iterator[PassItem]:
+def _is_of_frozen(name: str, names: frozenset[str]) -> bool:
+    """Whether a product makes the gradient of a frozen weight."""
+    return name.endswith(".wgrad") and f"{name.removesuffix('.wgrad')}.weight" in names
+
+
+def _forward(unit: Unit, names: frozenset[str], added: tuple[Adapter, ...]) -> Iterator[PassItem]:
     for item in unit.forward:
+        name = getattr(item, "name", "")
+        if _is_of_frozen(name, names) or _of_a_frozen(name, names, unit.kind):
+            continue  # a loss in chunks makes the gradients of the head
         yield item
         for adapter in added:
             if isinstance(item, Gemm) and item.name == adapter.product:
@@ -235,7 +249,7 @@ def _backward(
             continue
         name = getattr(item, "name", "")
         product = name.removesuffix(".wgrad")
-        if product != name and f"{product}.weight" in names:
+        if _is_of_frozen(name, names):
             if isinstance(item, Gemm) and item.stored is None and product not in _READ_AGAIN:
                 ways = 1 if product in _ROW_PARALLEL else scattered
                 unread[product] = item.n * item.k * item.dtype.bytes // ways

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from simgpu.workload.embedding import EMBEDDING
 from simgpu.workload.linear import column_parallel
+from simgpu.workload.linear_loss import linear_loss
 from simgpu.workload.normalization import norm
 from simgpu.workload.op import MemoryBound
 from simgpu.workload.piece import Piece, blocking
+from simgpu.workload.scaling import capped, scaled
 from simgpu.workload.shard import Shard
 from simgpu.workload.unit import PassItem, Unit
 
@@ -39,6 +41,11 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
     (NVIDIA/TransformerEngine common/triton/cross_entropy.py). Where they are overwritten that is before the gradient of
     the loss is known, by which a third pass multiplies every token's row (2E, element_mul_kernel).
 
+    Logits that are scaled or capped (Cohere, Gemma 2) are passed over as `simgpu.workload.scaling` has it; the cap's
+    tanh is kept beside them.
+
+    In chunks of tokens (`simgpu.workload.linear_loss`) no logits are kept, and forward makes the gradients.
+
     A metric of the logits casts them to fp32 (E + 4) and takes their log-softmax (8): time, after backward in truth,
     when the activations are gone, so that no memory is counted for it.
 
@@ -54,6 +61,10 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
     True
     """
     model = shard.model
+    tied = EMBEDDING if model.tied_embeddings else None
+    first = before or norm(shard, "final_norm")
+    if shard.software.fused_linear_loss:
+        return _in_chunks(shard, first, bias=bias, tied=tied)
     logits = column_parallel(
         shard,
         "head",
@@ -61,21 +72,38 @@ def head_unit(shard: Shard, *, before: Piece | None = None, bias: bool = False) 
         total_outputs=model.vocab,
         total_weights=model.vocab * model.hidden,
         bias=bias,
-        tied=EMBEDDING if model.tied_embeddings else None,
+        tied=tied,
         allow_fp8=False,
     )
     fused = shard.software.fused_cross_entropy
     softmax = 0 if fused else _loss_bytes(shard)  # kept, and again as gradient
     gradient = shard.element if fused and not shard.software.loss_in_place else softmax
-    piece = Piece.chain((before or norm(shard, "final_norm"), logits, _cross_entropy(shard), _metrics(shard)))
+    count = shard.tokens * shard.vocab
+    scale = scaled(shard, "head", count) if model.scales.logits else Piece()
+    cap = capped(shard, "head", count) if model.scales.capped_logits else Piece()
+    piece = Piece.chain((first, logits, scale, replace(cap, saved_bytes=0), _cross_entropy(shard), _metrics(shard)))
     return Unit(
         kind="head",
         parameters=piece.parameters,
         forward=piece.forward,
         backward=piece.backward,
         saved_bytes=piece.saved_bytes,
-        logits_bytes=shard.tokens * shard.vocab * (shard.element + softmax),
-        backward_bytes=shard.tokens * shard.vocab * gradient,
+        logits_bytes=count * (shard.element + softmax) + cap.saved_bytes,
+        backward_bytes=count * gradient,
+        late_bytes=shard.stream_bytes,
+    )
+
+
+def _in_chunks(shard: Shard, first: Piece, *, bias: bool, tied: str | None) -> Unit:
+    loss, held = linear_loss(shard, bias=bias, tied=tied)
+    piece = Piece.chain((first, loss))
+    return Unit(
+        kind="head",
+        parameters=piece.parameters,
+        forward=piece.forward,
+        backward=piece.backward,
+        saved_bytes=piece.saved_bytes,
+        logits_bytes=held,
         late_bytes=shard.stream_bytes,
     )
 

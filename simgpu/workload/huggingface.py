@@ -14,6 +14,7 @@ by the feature that is not modelled (see `simgpu.workload.refused`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from simgpu.workload.architecture import Architecture
@@ -29,12 +30,13 @@ from simgpu.workload.huggingface_experts import (
     latent_of,
 )
 from simgpu.workload.huggingface_families import LLAMA_LINE, Family
-from simgpu.workload.huggingface_fields import GATED, PLAIN, head_dim, window_layers
+from simgpu.workload.huggingface_fields import CAPS, GATED, PLAIN, head_dim, window_layers
 from simgpu.workload.huggingface_others import OTHERS
 from simgpu.workload.huggingface_towers import language_part
 from simgpu.workload.model import Model
 from simgpu.workload.reading import Reading
 from simgpu.workload.refused import refusal
+from simgpu.workload.scales import Scales
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
@@ -131,8 +133,22 @@ def _llama_line(reading: Reading, family: str) -> dict[str, Any]:
         "tied_embeddings": reading.flag("tie_word_embeddings", default=traits.tied),
         "sliding_window": window,
         "window_layers": windowed,
+        "scales": _scales(reading, traits),
         **linear,
     }
+
+
+def _scales(reading: Reading, traits: Family) -> Scales:
+    """Return what is multiplied or capped; a null is no cap."""
+    if traits.caps is None:
+        return traits.scales
+    on = {}
+    for field, key in CAPS.items():
+        cap = reading.fields.get(key, traits.caps)
+        if isinstance(cap, str) or (isinstance(cap, int | float) and not isinstance(cap, bool) and cap <= 0):
+            reading.problem(f"{key} = {cap!r} must be a number above 0, or null")
+        on[field] = cap is not None and cap is not False
+    return replace(traits.scales, **on)
 
 
 def _window(reading: Reading, traits: Family, layers: int) -> tuple[int | None, tuple[int, ...] | None]:

@@ -7,11 +7,12 @@ are not part of it, ``configuration_*.py`` beside the model's own weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from simgpu.workload.huggingface_experts import DEEPSEEK_LINE
 from simgpu.workload.reading import Reading
+from simgpu.workload.scales import NONE, Scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,10 @@ class Family:
         ``use_sliding_window`` turns it on, from layer ``max_window_layers``.
     whole_up_to : callable or None
         Reads up to which length every layer attends to everything; longer sequences are refused.
+    scales : Scales
+        Which tensors the code multiplies with a number.
+    caps : bool or None
+        ``final_logit_softcapping`` and ``attn_logit_softcapping`` are on or off by default; None: it knows neither.
     linear : bool
         All layers but every ``full_attention_interval``-th are linear attention, and attention has an output gate.
     """
@@ -75,6 +80,8 @@ class Family:
     window_pattern: int | None = None
     window_switch: bool = False
     whole_up_to: Callable[[Reading], int] | None = None
+    scales: Scales = NONE
+    caps: bool | None = None
     linear: bool = False
 
 
@@ -89,11 +96,12 @@ def _blocks_of_keys(reading: Reading) -> int:
 
 _QWEN2: Final = Family(kv_heads=32, bias=None, qkv_bias=True, window=4096, window_pattern=1, window_switch=True)
 _QWEN3: Final = Family(kv_heads=32, head_dim=128, qk_norm=True, window=4096, window_pattern=1, window_switch=True)
-_GEMMA: Final = Family(head_dim=256, act="gelu_pytorch_tanh", tied=True)
-_GEMMA2: Final = Family(
-    kv_heads=4, head_dim=256, act="gelu_pytorch_tanh", tied=True, branch_norms=True, window=4096, window_pattern=2
-)
-_COHERE: Final = Family(norm="layernorm", parallel=True, tied=True, qk_norm_key="use_qk_norm")
+_NORMALIZER: Final = Scales(embeddings=True)
+_GEMMA: Final = Family(head_dim=256, act="gelu_pytorch_tanh", tied=True, scales=_NORMALIZER)
+_GEMMA2: Final = replace(_GEMMA, kv_heads=4, branch_norms=True, window=4096, window_pattern=2, caps=True)
+_SCALED_LOGITS: Final = Scales(logits=True)
+_GRANITE: Final = Scales(embeddings=True, branches=True, logits=True)
+_COHERE: Final = Family(norm="layernorm", parallel=True, tied=True, qk_norm_key="use_qk_norm", scales=_SCALED_LOGITS)
 _GLM: Final = Family(kv_heads=2, head_dim=128, biased=True, output_bias=False)
 _OLMO2: Final = Family(qk_norm=True, joint_qk_norm=True)
 
@@ -116,22 +124,19 @@ LLAMA_LINE: Final[Mapping[str, Family]] = {
     "dots1": Family(qk_norm=True),
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
-    "gemma3_text": Family(
-        kv_heads=4, head_dim=256, act="gelu_pytorch_tanh", tied=True, branch_norms=True, qk_norm=True, window=4096,
-        window_pattern=6,
-    ),
+    "gemma3_text": replace(_GEMMA2, qk_norm=True, window_pattern=6, caps=False),
     "glm": _GLM,
     "glm4": Family(kv_heads=2, head_dim=128, biased=True, output_bias=False, branch_norms=True),
     "glm4_moe": Family(kv_heads=8, head_dim=128, output_bias=False, qk_norm_key="use_qk_norm"),
     "cohere": _COHERE,
-    "cohere2": Family(norm="layernorm", parallel=True, tied=True, window=4096, window_pattern=4),
+    "cohere2": Family(norm="layernorm", parallel=True, tied=True, window=4096, window_pattern=4, scales=_SCALED_LOGITS),
     "olmo": Family(norm="layernorm"),
     "olmo2": _OLMO2,
     "olmo3": Family(qk_norm=True, joint_qk_norm=True, window=4096, window_pattern=4),
     "olmoe": _OLMO2,
-    "granite": Family(mlp_bias="mlp_bias"),
-    "granitemoe": Family(),
-    "granitemoeshared": Family(),
+    "granite": Family(mlp_bias="mlp_bias", scales=_GRANITE),
+    "granitemoe": Family(scales=_GRANITE),
+    "granitemoeshared": Family(scales=_GRANITE),
     "stablelm": Family(
         bias="use_qkv_bias", output_bias=False, norm="layernorm", parallel=True, parallel_default=False,
         qk_norm_key="qk_layernorm",
@@ -153,7 +158,7 @@ LLAMA_LINE: Final[Mapping[str, Family]] = {
     "helium": Family(),
     "iquestcoder": Family(),
     "cwm": Family(window=8192, window_pattern=4),
-    "vaultgemma": Family(head_dim=256, act="gelu_pytorch_tanh", tied=True, window=4096, window_pattern=2),
+    "vaultgemma": replace(_GEMMA, window=4096, window_pattern=2, caps=True),
     "apertus": Family(act="xielu", gated=False, qk_norm=True),
     "solar_open": Family(head_dim=128),
     "ernie4_5_moe": Family(bias="use_bias", mlp_bias="use_bias", kv_heads=4, tied=True),

@@ -11,6 +11,8 @@ GATED = {"silu": "swiglu", "swish": "swiglu", "swigluoai": "swiglu"} | dict.from
 """MLPs with a gate, by ``hidden_act``."""
 PLAIN = dict.fromkeys(GELUS, "gelu") | {"relu": "relu", "relu2": "relu", "silu": "gelu", "xielu": "gelu"}
 """MLPs of two matrices; the activations are kernels of one pass, whatever their formula."""
+CAPS = {"capped_logits": "final_logit_softcapping", "capped_scores": "attn_logit_softcapping"}
+"""Keys of soft caps, by the field of `simgpu.workload.scales.Scales`."""
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 

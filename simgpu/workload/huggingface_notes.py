@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from simgpu.workload.huggingface_described import is_analysis
+from simgpu.workload.huggingface_fields import CAPS
 from simgpu.workload.huggingface_towers import language_part
 
 _PREDICTORS: Final = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
@@ -30,6 +31,11 @@ _FEATURES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
 }
 _INDEXED: Final = ("deepseek_v32", "glm_moe_dsa")
+_CAPPED: Final = ("gemma2", "vaultgemma")
+_CAP: Final = (
+    "attn_logit_softcapping: flash attention is simulated as taking it, as FlashAttention 2.6 does; where scores are "
+    "computed in kernels of their own (SDPA and cuDNN have no soft cap) set software: eager"
+)
 
 
 def model_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -66,6 +72,8 @@ def _notes(config: Mapping[str, Any]) -> Iterator[str]:
         yield "model_type mllama: layers of cross attention do nothing on text, and are left out, weights included"
     if isinstance(inner, str) and inner in _FEATURES:
         yield f"model_type {inner}: {_FEATURES[inner]}"
+    if inner in _CAPPED and part.get(CAPS["capped_scores"], True) is not None:
+        yield _CAP
     if inner in _INDEXED:
         yield (
             f"model_type {inner}: the indexer that selects keys is left out, and attention is whole up to index_topk, "

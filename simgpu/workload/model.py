@@ -36,11 +36,11 @@ class Model(ModelSizes):
         return found
 
     def activation_bound_bytes(self, training: Training) -> int:
-        """Return more than what all layers keep of one micro-batch: 64 B per token and width, 8 per logit."""
+        """Return more than what all layers keep of one micro-batch: 64 B per token and width, 12 per logit."""
         widths = self.hidden + self.qkv_width + self.heads * self.head_dim + self.ffn
         if self.experts is not None:
             widths += self.experts.active * (self.hidden + self.experts.ffn) + self.experts.shared_ffn
-        return training.tokens * (64 * self.layers * widths + 8 * self.vocab)
+        return training.tokens * (64 * self.layers * widths + 12 * self.vocab)
 
     def model_flops(self, training: Training) -> int:
         """Return the FLOPs of one micro-batch that the model itself needs."""

@@ -10,6 +10,7 @@ from simgpu.workload.delta import DeltaAttention
 from simgpu.workload.experts import Experts
 from simgpu.workload.latent import LatentAttention
 from simgpu.workload.model_check import GATED, model_problems
+from simgpu.workload.scales import NONE, Scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class ModelSizes(Architecture):
         Attention's output is multiplied with a gate, which the query projection makes too (Qwen3-Next).
     delta : DeltaAttention or None
         Linear attention in ``delta_layers`` (indices) instead.
+    scales : Scales
+        Which tensors are multiplied with a number, or capped softly (Gemma 2, Cohere, Granite).
 
     Raises
     ------
@@ -96,6 +99,7 @@ class ModelSizes(Architecture):
     output_gate: bool = False
     delta: DeltaAttention | None = None
     delta_layers: tuple[int, ...] = ()
+    scales: Scales = NONE
 
     def __post_init__(self) -> None:
         problems = tuple(model_problems(self))

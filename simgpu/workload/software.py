@@ -48,6 +48,9 @@ class Software:
         SiLU and product are one kernel.
     fused_cross_entropy : bool
         The loss reads the logits twice and overwrites them with their gradient; otherwise it is a chain in fp32.
+    fused_linear_loss : bool
+        The head's product, the loss and their gradients are computed together in chunks of tokens
+        (`simgpu.workload.linear_loss`).
     fused_exponent : bool
         In that chain the maximum is subtracted in the exponential's kernel (Megatron's --cross-entropy-loss-fusion).
     half_precision_loss : bool
@@ -68,6 +71,8 @@ class Software:
         Weight-gradient GEMMs add into the stored gradient where it lives in a buffer (Megatron's ``main_grad``).
     dummy_gradients : bool
         Then autograd is handed a placeholder, kept for every shape of weights.
+    fused_scaling : bool
+        Products with a number and soft caps are part of the kernels around them; otherwise kernels of their own.
     optimizer : str
         ``fused`` (one multi-tensor kernel), ``foreach`` (one multi-tensor kernel per arithmetic step), ``for_loop``
         (one kernel per arithmetic step and tensor), ``megatron`` (fp32 chain: copy gradients, unscale, update, copy
@@ -109,6 +114,7 @@ class Software:
     attention_kernel: str = ""
     dropout: float = 0.0
     fp8_scaling: Fp8Scaling | None = None
+    fused_linear_loss: bool = False
     fused_exponent: bool = False
     half_precision_loss: bool = False
     training_metrics: int = 0
@@ -116,6 +122,7 @@ class Software:
     reentrant_checkpoint: bool = True
     sequence_first: bool = False
     dummy_gradients: bool = False
+    fused_scaling: bool = False
     host: HostCosts = field(default_factory=HostCosts)
 
     def without(self, *fusions: Fusion) -> Software:
@@ -271,6 +278,7 @@ _COMPILE: Final = replace(
     _FLASH,
     name="compile",
     fused_cross_entropy=True,
+    fused_scaling=True,
     reentrant_checkpoint=False,
     host=HostCosts(forward_op_ns=8_000, backward_op_ns=8_000),
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simgpu.errors import ModelError, ScenarioError
+from simgpu.workload.derived import derived_model
 from simgpu.workload.families import model_units
 from simgpu.workload.huggingface import model_from_huggingface
 from simgpu.workload.huggingface_notes import model_notes
@@ -113,6 +114,22 @@ def test_windows_in_some_layers():
     assert {core.window for core in cores(short)} == {None}
     listed = config | {"layer_types": ["full_attention"] * 6 + ["sliding_attention"]}
     assert model_from_huggingface(listed, name="m").window_layers == (6,)
+
+
+def test_a_pattern_of_windows_goes_on_in_a_model_with_more_layers():
+    gemma = model_from_huggingface(
+        llama_keys("gemma3_text", 256, 512, 12, 4, 1000, num_key_value_heads=4, head_dim=64, sliding_window=512),
+        name="m",
+    )
+    for layers in (6, 12, 15):
+        expected = tuple(layer for layer in range(layers) if (layer + 1) % 6)
+        assert derived_model(gemma, {"layers": layers}).window_layers == expected
+    every = model_from_huggingface(llama_keys("mistral", 256, 512, 2, 8, 1000, sliding_window=1024), name="m")
+    assert derived_model(every, {"layers": 5}).window_layers == (0, 1, 2, 3, 4)
+    odd = replace(gemma, window_layers=(1, 2, 7))
+    assert derived_model(odd, {"layers": 3}).window_layers == (1, 2)
+    with pytest.raises(ModelError, match="layers = 13 is more than its pattern of layers says; give a config"):
+        derived_model(odd, {"layers": 13})
 
 
 def test_windows_are_not_cut_by_context_parallelism():

@@ -40,6 +40,26 @@ PUBLISHED = {
     "resnet-50": 25_557_032,
     "resnet-101": 44_549_160,
     "resnet-152": 60_192_808,
+    "clip-vit-b-16": 149_620_737,
+    "gemma-2-2b": 2_614_341_888,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-2-27b": 27_227_128_320,
+    "gemma-3-1b": 999_885_952,
+    # 64 rows of the embedding more than keras-hub's text models
+    "gemma-3-4b": 3_880_099_328 + 64 * 2560,
+    "gemma-3-12b": 11_765_788_416 + 64 * 3840,
+    "gemma-3-27b": 27_009_002_240 + 64 * 5376,
+    # the biases of the heads are left out
+    "phi-2": 2_779_683_840 - 51_200,
+    "gpt-j-6b": 6_050_882_784 - 50_400,
+    # norms have no biases there
+    "command-r": 34_980_831_232 + 41 * 8192,
+    "falcon-7b": 6_921_720_704,
+    "olmo-2-7b": 7_298_617_344,
+    "starcoder2-7b": 7_173_923_840,
+    "roberta-base": 124_697_433,
+    "llama-4-scout": 107_769_861_120,
+    "llama-4-maverick": 400_711_848_960,
     # 12 h^2 + 13 h a block, embeddings of 50257 + 2048 rows, final norm
     "gpt3-175b": 96 * (12 * 12288**2 + 13 * 12288) + (50257 + 2048) * 12288 + 2 * 12288,
 }
@@ -58,7 +78,7 @@ def test_bundled_files_say_where_they_come_from(name):
 
 
 def test_unknown_bundled_name_lists_the_known_ones():
-    with pytest.raises(ModelError, match=r"llama-9.*bundled: bert-base, bert-large, clip-vit-b-32, "):
+    with pytest.raises(ModelError, match=r"llama-9.*bundled: bert-base, bert-large, clip-vit-b-16, "):
         bundled_model("llama-9")
 
 

@@ -39,7 +39,7 @@ def test_presets_are_what_their_releases_fused():
         "composer-2023": {"flash_attention", "fused_norm", "fused_bias_activation", "fused_cross_entropy"},
         "flash": flash,
         "te": flash | {"fused_cross_entropy", "loss_in_place", "fused_wgrad_accumulation", "dummy_gradients"},
-        "compile": flash | {"fused_cross_entropy"},
+        "compile": flash | {"fused_cross_entropy", "fused_scaling"},
     }
     assert all(software.name == name for name, software in PRESETS.items())
     unfused = {name: software.softmax for name, software in PRESETS.items() if not software.flash_attention}

@@ -30,6 +30,9 @@ ROWS = {
     ),
     "cross-entropies taken as metrics": lambda it: str(it.training_metrics),
     "gradient of the logits": lambda it: "in their place" if it.loss_in_place else "beside them",
+    "products with a number, soft caps": lambda it: (
+        "in the kernels around" if it.fused_scaling else "kernels of their own"
+    ),
     "placeholder for a gradient added in the GEMM": lambda it: "kept" if it.dummy_gradients else "no",
     "checkpoint": lambda it: "re-entrant" if it.reentrant_checkpoint else "not",
     "CPU time of an op forward, backward": lambda it: (
@@ -40,7 +43,7 @@ FIELDS = {
     "fused_norm", "fused_bias_activation", "fused_bias_dropout_residual", "fused_rope", "fused_swiglu",
     "fused_cross_entropy", "bias_kernel", "fused_wgrad_accumulation", "optimizer", "fp8_scaling",
     "dropout", "async_dgrad_reduce", "training_metrics", "loss_in_place", "dummy_gradients", "reentrant_checkpoint",
-    "host",
+    "fused_scaling", "host",
 }  # fmt: skip
 CORE = {"flash_attention", "softmax", "attention_kernel"}  # the row "attention core", in words
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+_WORDS: Final = {"yes": True, "no": False}
 
 
 def dimensions(text: str) -> dict[str, Any]:
@@ -11,7 +13,7 @@ def dimensions(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        Fields and values; ``yes`` is true.
+        Fields and values; ``yes`` is true and ``no`` false. With ``base`` they are changes to a bundled model.
 
     Returns
     -------
@@ -19,8 +21,8 @@ def dimensions(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> dimensions("layers=2 mlp=geglu tied_embeddings=yes")
-    {'layers': 2, 'mlp': 'geglu', 'tied_embeddings': True}
+    >>> dimensions("layers=2 mlp=geglu tied_embeddings=yes"), dimensions("base=t5-base tied_embeddings=no")
+    ({'layers': 2, 'mlp': 'geglu', 'tied_embeddings': True}, {'base': 't5-base', 'tied_embeddings': False})
     """
     pairs = (pair.partition("=") for pair in text.split())
-    return {key: True if value == "yes" else int(value) if value.isdecimal() else value for key, _, value in pairs}
+    return {key: int(value) if value.isdecimal() else _WORDS.get(value, value) for key, _, value in pairs}

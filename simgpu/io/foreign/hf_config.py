@@ -146,7 +146,7 @@ _USED: Final = (
     "moe_num_shared_experts", "add_bias_linear", "add_qkv_bias", "qkv_bias", "no_bias", "learned_pos_emb", "rmsnorm",
     "mlp_layer_types", "num_mtp_modules", "num_nextn_predict_layers", "mtp_num_hidden_layers", "quantization_config",
     "sparse_attention_config", "embedding_size", "hidden_sizes", "num_ln_in_parallel_attn",
-    "vocab_size_or_config_json_file",
+    "vocab_size_or_config_json_file", "final_logit_softcapping", "attn_logit_softcapping",
 )  # fmt: skip
 """Keys that decide the dimensions; the others are initialisation, generation of text, or numbers inside kernels."""
 

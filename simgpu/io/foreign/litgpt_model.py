@@ -24,11 +24,16 @@ _NORMS: Final = {"layernorm": "layernorm", "rmsnorm": "rmsnorm"}
 _IDLE: Final = (
     "name", "hf_config", "block_size", "norm_eps", "rope_base", "rope_condense_ratio", "rope_adjustments",
     "rope_interleave", "rope_local_base_freq", "rope_indices", "rope_n_elem", "rotary_percentage", "gelu_approximate",
-    "scale_embeddings", "attention_scores_scalar", "final_logit_softcapping", "attention_logit_softcapping",
+    "scale_embeddings", "attention_scores_scalar",
     "norm_1", "norm_2", "vocab_size", "padding_multiple", "n_expert", "n_expert_per_token", "n_expert_groups",
     "n_topk_groups", "n_topk_scores_per_group", "norm_topk_prob", "routed_scaling_factor", "lm_head_bias",
     "latent_attention",
 )  # fmt: skip
+_PRICED: Final = {
+    "attention_logit_softcapping": "LitGPT keeps all scores then: --set software=eager",
+    "final_logit_softcapping": "the passes that bound the logits are not simulated",
+}
+"""Values that are not simulated, and what is instead."""
 _NAMED: Final = 8
 """Names that a message lists of a long list."""
 
@@ -238,6 +243,7 @@ def litgpt_model(ledger: Ledger, at: str = "") -> dict[str, Any]:
             "experts_per_token": size("n_expert_per_token", 1),
             "expert_ffn": ledger.integer(f"{at}moe_intermediate_size", least=1) or model["ffn"],
         }
+    ledger.told(_PRICED, at)
     ledger.idle(*(f"{at}{key}" for key in _IDLE))
     return {key: value for key, value in model.items() if value is not None and value is not False}
 
