@@ -50,6 +50,8 @@ def step_fields(case: Case) -> dict[str, Any]:
             result[f"training.{_TRAINING.get(name, name)}"] = value
     result["training.precision"] = "fp8" if result.pop("training.fp8") else training.precision
     result |= _strategy(strategy, training.accumulation)
+    if result["parallel.data_parallel"] == "none":
+        result.pop("training.reduce_dtype")  # nothing is reduced
     if training.accumulation == 1:
         result.pop("fsdp.no_sync", None)  # the only micro-batch is the last
     result |= _flat("model", _nameless(case.model))

@@ -110,6 +110,10 @@ def _job(case: Case, source: ExportSource) -> Job:
     if not isinstance(case.model, Architecture):
         problem = "is synthetic, stages of given durations, and no model that could be trained"
         raise ScenarioError([Issue(field="model", problem=problem)])
+    if case.training.lora is not None:
+        problem = "is in no launch file: the training script adds adapters, and Transformers' run_clm.py has none"
+        fix = "add --set training.lora=null, which writes all but the adapters, and let your own script add them"
+        raise ScenarioError([Issue(field="training.lora", problem=problem, fix=fix)])
     return Job(
         title=source.title,
         nodes=case.cluster.nodes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from simgpu.config.adaptation_block import LoraBlock
 from simgpu.config.training_block import TrainingBlock
@@ -16,6 +17,9 @@ from simgpu.workload.model import Model
 from simgpu.workload.software import Software
 from simgpu.workload.synthetic import SyntheticModel
 from simgpu.workload.training import Training
+
+_COPIED: Final = ("zero1", "zero2")
+"""Kinds whose optimizer updates a copy of the weights, whatever their format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,9 @@ def framework_formats(
     With AdamW and bf16, bytes per parameter of weights + gradients + optimizer state: DDP under autocast 4+4+8; FSDP
     4+4+8, its reductions in bf16; DeepSpeed 2+2+12 (deepspeedai/DeepSpeed runtime/bf16_optimizer.py);
     Megatron 2+4+12 (NVIDIA/Megatron-LM docs, dist_optimizer.md: bf16 parameters, fp32 gradients: 18 bytes).
-    In fp32 or tf32 everything is stored in fp32.
+    In fp32 or tf32 everything is stored in fp32. DeepSpeed's ZeRO-1 and ZeRO-2 update a copy of a rank's weights in
+    fp32 too (runtime/zero/stage_1_and_2.py, single_partition_of_fp32_groups); ZeRO-3 updates the weights themselves
+    (runtime/zero/stage3.py, _create_fp32_partitions).
 
     Examples
     --------
@@ -83,7 +89,8 @@ def framework_formats(
         param=param,
         grad=grad,
         reduce=reduce or grad,
-        master=None if param is fp32 else master,  # fp32 weights are their own master
+        # fp32 weights are their own master, but not in ZeRO-1 and ZeRO-2
+        master=fp32 if data_parallel in _COPIED else None if param is fp32 else master,
     )
 
 

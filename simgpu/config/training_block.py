@@ -53,7 +53,7 @@ class TrainingBlock(Block):
     the gradients for ddp and Megatron, `precision` for fsdp and zero1-3."""
     master_dtype: _Master | None = None
     """Separate master copy kept by the optimizer; `none` when the weights are the master. By default none for ddp and
-    fsdp and for fp32 weights, fp32 for zero1-3 and Megatron."""
+    fsdp and for fp32 weights, fp32 for zero3 and Megatron; fp32 for zero1 and zero2 beside fp32 weights too."""
     optimizer: Annotated[Literal["adamw", "adam", "sgd", "adafactor", "adam8bit", "none"], ANY_CASE] = "adamw"
     """`adamw`, `adam`: two fp32 moments; `sgd`: one (momentum); `adafactor`: factored, next to none; `adam8bit`: two in
     8 bits; `none`: gradients only."""

@@ -40,11 +40,14 @@ class YamlFile:
         One-based line of each key and list item, by path: ``("cluster", "gpus")``.
     text : str
         As it was read.
+    twice : mapping of path to (int, int)
+        First and last line of each key that a mapping has more than once; the last counts. Empty as YAML 1.2.
     """
 
     source: str
     data: dict[str, Any]
     lines: Mapping[FieldPath, int] = field(default_factory=dict)
+    twice: Mapping[FieldPath, tuple[int, int]] = field(default_factory=dict)
     text: str = field(default="", repr=False, compare=False)
 
     def line(self, path: FieldPath) -> int | None:
@@ -107,8 +110,8 @@ def parse_yaml(text: str, source: str, *, pyyaml: bool = False) -> YamlFile:
     source : str
         Name of the file for messages.
     pyyaml : bool
-        The file is for programs that read it with PyYAML, as YAML 1.1: ``010`` is eight, ``1:30`` is ninety, and
-        ``<<`` merges mappings.
+        The file is for programs that read it with PyYAML, as YAML 1.1: ``010`` is eight, ``1:30`` is ninety, ``<<``
+        merges mappings, and of a key that is given twice the last counts.
 
     Returns
     -------
@@ -133,7 +136,7 @@ def parse_yaml(text: str, source: str, *, pyyaml: bool = False) -> YamlFile:
         raise _refuse(source, _line(node), f"holds {_kind(node)}, not a mapping", fix="write fields as 'name: value'")
     reader = _Reader(source, pyyaml=pyyaml)
     data = reader.value(node, (), ())
-    return YamlFile(source=source, data=data, lines=reader.lines, text=text)
+    return YamlFile(source=source, data=data, lines=reader.lines, twice=reader.twice, text=text)
 
 
 def parse_yaml_value(text: str, source: str) -> Any:
@@ -202,6 +205,7 @@ class _Reader:
         self.source = source
         self.pyyaml = pyyaml
         self.lines: dict[FieldPath, int] = {}
+        self.twice: dict[FieldPath, tuple[int, int]] = {}
         self._nodes = 0
 
     def value(self, node: Any, path: FieldPath, above: tuple[int, ...]) -> Any:
@@ -238,10 +242,12 @@ class _Reader:
                 raise self._error(key_node, path, "has a field name that is no text", fix="quote the name")
             here = (*path, key)
             if key in first:
-                raise self._error(
-                    key_node, here, f"is given twice, first in line {first[key]}", fix="keep one of the two"
-                )
-            first[key] = self.lines[here] = _line(key_node)
+                if not self.pyyaml:
+                    problem = f"is given twice, first in line {first[key]}"
+                    raise self._error(key_node, here, problem, fix="keep one of the two")
+                self.twice[here] = (first[key], _line(key_node))
+            self.lines[here] = _line(key_node)
+            first.setdefault(key, self.lines[here])
             result[key] = self.value(value_node, here, above)
         return {**merged, **result}
 

@@ -99,10 +99,11 @@ def test_what_travels_follows_the_framework():
 
 
 @given(st.sampled_from(["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]), st.booleans())
-def test_in_fp32_everything_is_fp32_without_a_master_copy(kind, model_parallel):
+def test_in_fp32_everything_is_fp32_and_zero_1_and_2_copy_the_weights(kind, model_parallel):
     for precision in (DType.FP32, DType.TF32):
         formats = framework_formats(kind, model_parallel=model_parallel, precision=precision)
-        assert (formats.param, formats.grad, formats.reduce, formats.master) == (DType.FP32,) * 3 + (None,)
+        master = DType.FP32 if kind in ("zero1", "zero2") else None
+        assert (formats.param, formats.grad, formats.reduce, formats.master) == (DType.FP32,) * 3 + (master,)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +122,13 @@ def test_gradients_of_chosen_weights(parallel, formats):
 
 def test_formats_can_be_chosen():
     training = case(
-        parallel={"data_parallel": "zero1"},
+        parallel={"data_parallel": "zero3"},
         training={"param_dtype": "fp32", "grad_dtype": "fp16", "reduce_dtype": "fp16"},
     ).training
     assert (training.param_dtype, training.grad_dtype, training.reduce_dtype) == ("fp32", "fp16", "fp16")
     assert training.master_dtype is None  # fp32 weights are their own master
+    copied = case(parallel={"data_parallel": "zero2"}, training={"precision": "fp32"}).training
+    assert (copied.param_dtype, copied.master_dtype, copied.optimizer_bytes_per_parameter) == ("fp32", "fp32", 12)
     assert case(parallel={"tp": 2}, training={"master_dtype": "none"}).training.master_dtype is None
 
 

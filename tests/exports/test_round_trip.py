@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +198,63 @@ def test_any_scenario_is_said_or_refused(
         assume(False)
     found = refusal(str(path), case, form)
     assert found is None or all(issue.field for issue in found.issues)
+
+
+TITAN = {
+    **SMALL, "model": "llama-3-8b", "cluster": {"topology": "dgx-h100"},
+    "parallel": {"data_parallel": "fsdp"}, "fsdp": {"wrap_embedding_and_head": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("formats", "said"),
+    [
+        ({"reduce_dtype": "bf16"}, {"mixed_precision_reduce": "bfloat16"}),
+        ({"reduce_dtype": "fp32"}, {"mixed_precision_reduce": "float32"}),
+        ({"param_dtype": "bf16", "grad_dtype": "bf16", "master_dtype": "none", "reduce_dtype": "bf16"},
+         {"dtype": "bfloat16", "mixed_precision_reduce": "bfloat16"}),
+    ],
+)  # fmt: skip
+def test_what_torchtitans_file_says_of_formats(tmp_path: Path, formats: dict[str, str], said: dict[str, str]) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(to_scenario_yaml(deep(TITAN, {"training": formats})), encoding="utf-8")
+    case = load_cases(str(path))[0]
+    run = export_run(str(path), case, "torchtitan")
+    table = tomllib.loads(run.files["job.toml"])["training"]
+    assert {name: table[name] for name in table if name == "dtype" or name.endswith("_reduce")} == said
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for name, text in run.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    assert differences(step_fields(case), step_fields(back(folder, run.back))) == {}
+
+
+def test_formats_of_reductions_mean_nothing_to_one_gpu(tmp_path: Path) -> None:
+    """torchtitan's format is fp32 there, and nothing is reduced."""
+    path = tmp_path / "s.yaml"
+    one = {"cluster": {"topology": "dgx-h100", "gpus": 1}, "parallel": None, "fsdp": None}
+    formats = {"training": {"reduce_dtype": "bf16"}}
+    path.write_text(to_scenario_yaml(deep(TITAN, {**one, **formats})), encoding="utf-8")
+    case = load_cases(str(path))[0]
+    assert "training.reduce_dtype" not in step_fields(case)
+    assert "job.toml" in export_run(str(path), case, "torchtitan").files
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["zero1", "zero2", "zero3"])
+def test_masters_of_deepspeed_come_back(tmp_path: Path, kind: str, precision: str) -> None:
+    path = tmp_path / "s.yaml"
+    changes = {"parallel": {"data_parallel": kind}, "training": {"precision": precision}}
+    path.write_text(to_scenario_yaml(deep(SMALL, changes)), encoding="utf-8")
+    run = export_run(str(path), load_cases(str(path))[0], "deepspeed")
+    assert "master_dtype" not in run.back
+
+
+def test_adapters_are_no_launch_files(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(to_scenario_yaml(deep(SMALL, {"training": {"lora": {"rank": 8}}})), encoding="utf-8")
+    for form in FORMATS:
+        with pytest.raises(ScenarioError, match=r"training\.lora: is in no launch file: .*--set training\.lora=null"):
+            export_run(str(path), load_cases(str(path))[0], form)
+    plain = ("training.lora=null",)
+    assert export_run(str(path), load_cases(str(path), overrides=plain)[0], "accelerate", plain).files

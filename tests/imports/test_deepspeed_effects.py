@@ -34,6 +34,7 @@ def test_checkpoints_of_a_pipeline(tmp_path: Path, interval: int, recompute: str
     ("stage", "formats"),
     [
         (2, {"training.param_dtype": "fp32", "training.grad_dtype": "fp32", "training.master_dtype": "fp32"}),
+        (3, {"training.param_dtype": "fp32", "training.grad_dtype": "fp32", "training.master_dtype": "none"}),
         (0, {"training.param_dtype": "fp32", "training.reduce_dtype": "fp32", "training.master_dtype": "none"}),
     ],
 )

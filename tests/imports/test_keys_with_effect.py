@@ -122,6 +122,24 @@ def test_vocabulary_that_nanotron_pads(
     assert (reading.settings["model"]["vocab"], reading.unknown) == (padded, ())
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("num_experts: 4, top_k: 1, enable_shared_expert: true",
+         {"experts": 4, "experts_per_token": 1, "expert_ffn": 128, "shared_ffn": 128}),
+        ("moe_intermediate_size: 32, shared_expert_intermediate_size: 96, enable_shared_expert: true, layers: [1]",
+         {"experts": 8, "experts_per_token": 2, "expert_ffn": 32, "shared_ffn": 96, "dense_layers": [0]}),
+        ("num_experts: 4, layers: [-1]", {"experts": 4, "experts_per_token": 2, "expert_ffn": 128}),
+    ],
+)  # fmt: skip
+def test_experts_of_nanotron(tmp_path: Path, words: str, wanted: dict[str, object]) -> None:
+    text = NANOTRON.replace(", MORE", "").replace("vocab_size", f"moe_config: {{{words}}}, vocab_size")
+    model = read(tmp_path, text, ".yaml").settings["model"]
+    assert {name: model[name] for name in model if "expert" in name or name in ("shared_ffn", "dense_layers")} == wanted
+    with pytest.raises(ScenarioError, match=r"expert_parallel_size = 2: is not simulated with .*moe_config"):
+        read(tmp_path, text.replace("tp: 1", "tp: 1, expert_parallel_size: 2"), ".yaml")
+
+
 def test_tensor_parallelism_of_nanotron_that_is_not_simulated(tmp_path: Path) -> None:
     options = "tp_linear_async_communication: true, tp_recompute_allgather: false"
     alone, divided = (

@@ -105,4 +105,5 @@ def test_layers_of_the_end_stages_are_left_open() -> None:
 def test_what_is_its_file() -> None:
     assert recognise(Path("a.yaml"), "model: a/b\nmicro_batch_size: 2\nmax_length: 8")
     assert not recognise(Path("a.yaml"), "model: a/b\ntuner_type: lora")
+    assert not recognise(Path("a.yaml"), "model: a/b\nmicro_batch_size: 2\ncutoff_len: 8")  # LLaMA-Factory's
     assert not recognise(Path("a.yaml"), "model: {num_layers: 2}\ntensor_model_parallel_size: 2")

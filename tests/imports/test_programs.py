@@ -229,6 +229,6 @@ def test_llamafactory_in_one_process_has_one_gpu(tmp_path: Path) -> None:
 def test_gpus_that_a_line_leaves_to_the_machine_are_named_with_the_topology(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node gpu train.py --per_device_train_batch_size 1")
     with pytest.raises(
-        ScenarioError, match="no file says which machines, and run.sh leaves GPUs to --nproc_per_node gpu"
+        ScenarioError, match=r"no file says which machines, and run.sh leaves GPUs to --nproc_per_node gpu"
     ):
         import_run([tmp_path / "run.sh"], RunAnswers(model="gpt2"), folder=tmp_path)

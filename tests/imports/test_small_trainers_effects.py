@@ -48,6 +48,25 @@ def test_torchtune_without_gpus_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "kept", "kernels", "moments", "paged"),
+    [
+        ("torch.optim.AdamW", "adamw", "foreach", True, False),
+        ("bitsandbytes.optim.PagedAdamW", "adamw", "fused", False, True),
+        ("bitsandbytes.optim.AdamW", "adamw", "fused", False, False),
+        ("bitsandbytes.optim.PagedAdamW8bit", "adam8bit", "fused", False, True),
+    ],
+)
+def test_states_of_torchtunes_optimizers(
+    tmp_path: Path, name: str, kept: str, kernels: str, moments: bool, paged: bool
+) -> None:
+    text = TORCHTUNE.replace("torch.optim.AdamW", name)
+    reading = read(tmp_path, text, ".yaml")
+    assert reading.settings["training.optimizer"] == kept
+    assert reading.settings["software"]["optimizer"] == kernels
+    assert (told(reading, "the moments are in bf16 there"), told(reading, "managed memory")) == (moments, paged)
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         ("dataset: {packed: false}", "shorter in the job"),
@@ -96,7 +115,11 @@ def test_what_of_nanotron_is_not_simulated(tmp_path: Path, model: str) -> None:
 
 
 def test_picotron_on_another_backend(tmp_path: Path) -> None:
-    text = {"distributed": {"tp_size": 1, "backend": "gloo"}, "model": {"name": "a/b"}, "training": {"seq_length": 8}}
+    text: dict[str, Any] = {
+        "distributed": {"tp_size": 1, "backend": "gloo"},
+        "model": {"name": "a/b"},
+        "training": {"seq_length": 8},
+    }
     assert told(read(tmp_path, json.dumps(text), ".json"), "distributed.backend gloo")
     text["distributed"]["backend"] = "nccl"
     assert not told(read(tmp_path, json.dumps(text), ".json"), "distributed.backend")

@@ -238,7 +238,9 @@ def _formats(ledger: Ledger, settings: dict[str, Any], stage: int) -> None:
     if ledger.flag("torch_autocast.enabled") and not enabled:
         # runtime/torch_autocast.py: weights stay in fp32, and those of linear layers travel in the lower format
         kept = {"param_dtype": "fp32", "grad_dtype": "fp32"}
-        kept |= {"master_dtype": "fp32"} if stage else {"reduce_dtype": "fp32", "master_dtype": "none"}
+        copied = stage in (1, 2) or (stage and settings.get("zero.offload_optimizer") is not None)
+        kept |= {} if stage else {"reduce_dtype": "fp32"}
+        kept["master_dtype"] = "fp32" if copied else "none"  # runtime/zero/stage3.py, _create_fp32_partitions
         fields = {f"training.{name}": value for name, value in kept.items()}
         settings |= {field: value for field, value in fields.items() if settings.get(field) is None}
     if ledger.flag("fp16.fp16_master_weights_and_grads"):  # a copy in 16 bits (runtime/zero/stage_1_and_2.py)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.json_file import key_lines
 from simgpu.io.text_file import read_text
-from simgpu.io.yaml_file import parse_yaml
+from simgpu.io.yaml_file import YamlFile, dotted_path, parse_yaml
 
 # Strings are kept whole; comments and a comma before a closing bracket go.
 _COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|#[^\n]*', re.DOTALL)
@@ -50,12 +50,15 @@ class Document:
         return replace(self, data=interpolate(self.data))
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, *, once: bool = False) -> Document:
     """Read a JSON or YAML file that holds one mapping.
 
     Parameters
     ----------
     path : Path
+    once : bool
+        The program reads its file with OmegaConf, which refuses a key that is given twice; PyYAML takes the last
+        (omry/omegaconf omegaconf/_utils.py, get_yaml_loader).
 
     Returns
     -------
@@ -73,10 +76,10 @@ def read_document(path: Path) -> Document:
         ...
     simgpu.errors.ScenarioError: absent.json: cannot be read: No such file or directory
     """
-    return parse_document(read_text(path, str(path)), path.name)
+    return parse_document(read_text(path, str(path)), path.name, once=once)
 
 
-def parse_document(text: str, source: str) -> Document:
+def parse_document(text: str, source: str, *, once: bool = False) -> Document:
     r"""Read JSON, with the comments and trailing commas that people write, or YAML.
 
     Parameters
@@ -84,6 +87,8 @@ def parse_document(text: str, source: str) -> Document:
     text : str
     source : str
         Name of the file for messages.
+    once : bool
+        As for `read_document`.
 
     Returns
     -------
@@ -105,8 +110,34 @@ def parse_document(text: str, source: str) -> Document:
     if text.lstrip()[:1] == "{":
         return _json(text, source)
     file = parse_yaml(text, source, pyyaml=True)
-    return Document(
-        source=source, data=file.data, lines={str(path[0]): line for path, line in file.lines.items() if len(path) == 1}
+    if once and file.twice:
+        path, (first, last) = next(iter(file.twice.items()))
+        problem = f"is given twice, first in line {first}"
+        raise _refused(source, dotted_path(path), problem, fix="keep one of the two", line=last)
+    lines = {str(path[0]): line for path, line in file.lines.items() if len(path) == 1}
+    return Document(source=source, data=file.data, lines=lines, notes=given_twice(file))
+
+
+def given_twice(file: YamlFile) -> tuple[str, ...]:
+    r"""Return a note of each key that a file gives more than once.
+
+    Parameters
+    ----------
+    file : YamlFile
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> given_twice(parse_yaml("a: 1\na: 2\n", "x.yaml", pyyaml=True))
+    ('a is given twice, in lines 1 and 2 of x.yaml: the last counts, as PyYAML reads it',)
+    """
+    return tuple(
+        f"{dotted_path(path)} is given twice, in lines {first} and {last} of {file.source}: the last counts, as PyYAML "
+        "reads it"
+        for path, (first, last) in file.twice.items()
     )
 
 
@@ -211,5 +242,5 @@ def _broken(text: str, source: str, error: json.JSONDecodeError) -> Issue:
     return Issue(field="", problem=f"is not valid JSON: {error.msg}", file=source, line=error.lineno)
 
 
-def _refused(source: str, name: str, problem: str, *, fix: str | None = None) -> ScenarioError:
-    return ScenarioError([Issue(field=name, problem=problem, fix=fix, file=source)])
+def _refused(source: str, name: str, problem: str, *, fix: str | None = None, line: int | None = None) -> ScenarioError:
+    return ScenarioError([Issue(field=name, problem=problem, fix=fix, file=source, line=line)])

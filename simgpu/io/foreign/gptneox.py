@@ -13,7 +13,7 @@ from simgpu.errors import ScenarioError
 from simgpu.io.foreign.deepspeed_keys import IDLE
 from simgpu.io.foreign.deepspeed_zero import zero_options
 from simgpu.io.foreign.device_filters import included
-from simgpu.io.foreign.document import Document
+from simgpu.io.foreign.document import Document, given_twice
 from simgpu.io.foreign.gptneox_keys import OPTIONS
 from simgpu.io.foreign.gptneox_model import flash_attention, gptneox_model
 from simgpu.io.foreign.ledger import Ledger
@@ -87,9 +87,8 @@ def read_gptneox(path: Path) -> Reading:
     """
     file = parse_yaml(read_text(path, str(path)), path.name, pyyaml=True)
     data = {str(name).replace("-", "_"): value for name, value in file.data.items()}
-    ledger = Ledger(
-        Document(source=path.name, data=data, lines={str(k[0]): n for k, n in file.lines.items() if len(k) == 1})
-    )
+    lines = {str(k[0]): n for k, n in file.lines.items() if len(k) == 1}
+    ledger = Ledger(Document(source=path.name, data=data, lines=lines, notes=given_twice(file)))
     tp = ledger.integer("model_parallel_size") or 1
     pp = ledger.integer("pipe_parallel_size") or 1
     settings: dict[str, Any] = {

@@ -16,6 +16,11 @@ GPT_TOKENIZER: Final = "GPT2BPETokenizer"
 BERT_TOKENIZER: Final = "BertWordPieceLowerCase"
 """What pretrain_gpt.py and pretrain_bert.py take where --tokenizer-type is not given (their args_defaults)."""
 _NULL_TOKENIZER: Final = "NullTokenizer"
+_COUNTING: Final = (
+    "HuggingFaceTokenizer", "GPT2BPETokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "Llama2Tokenizer", "BertWordPieceLowerCase", "BertWordPieceCase",
+)  # fmt: skip
+"""Tokenizers whose number of tokens is that of their files."""
 _TOWER: Final = "a vision tower beside the language model is not simulated"
 _REFUSED: Final = {
     **dict.fromkeys(("img-h", "patch-dim", "language-model-type", "vision-model-type"), _TOWER),
@@ -245,9 +250,9 @@ def _vocabulary(arguments: MegatronArguments, tp: int | None, default_tokenizer:
     words = " ".join(filter(None, map(arguments.written, names)))
     words = words or f"{default_tokenizer} {arguments.written('vocab-file')}".strip()
     vocabulary = arguments.integer("vocab-size", field=field, least=1)
-    if vocabulary is not None and _NULL_TOKENIZER in words:
-        vocabulary += 1  # the token of the end, which comes on top (megatron/core/tokenizers)
-    if vocabulary is None and (vocabulary := tokenizer_vocabulary(words)) is not None:
+    if vocabulary is not None:  # on top of a null tokenizer's comes the token of the end (megatron/core/tokenizers)
+        vocabulary = vocabulary + 1 if _NULL_TOKENIZER in words else _counted(arguments, vocabulary)
+    elif (vocabulary := tokenizer_vocabulary(words)) is not None:
         arguments.note(f"model.vocab: {vocabulary:,} tokens, those of {words}; --set model.vocab=N for another file's")
     extra = arguments.integer("extra-vocab-size", field=field)
     if field in arguments.ledger.open:
@@ -260,3 +265,26 @@ def _vocabulary(arguments: MegatronArguments, tp: int | None, default_tokenizer:
             f"model.vocab: padded to a multiple of {divisible_by}; the job pads to tensor-parallel ranks times it"
         )
     return padded(vocabulary + (extra or 0), divisible_by, tp or 1)
+
+
+def _counted(arguments: MegatronArguments, given: int) -> int:
+    """Return how many tokens a tokenizer has that counts them itself, whatever --vocab-size says.
+
+    NVIDIA/Megatron-LM megatron/training/tokenizer/tokenizer.py: of its own tokenizers the null and the tiktoken one
+    alone take the argument.
+    """
+    kind, key = arguments.written("tokenizer-type"), arguments.key("vocab-size")
+    if kind not in _COUNTING:
+        return given
+    files = " ".join(filter(None, map(arguments.written, ("tokenizer-model", "vocab-file"))))
+    count = tokenizer_vocabulary(files)
+    if given in (count, tokenizer_vocabulary(f"{kind} {files}")):
+        return given
+    if count is not None:
+        arguments.note(f"model.vocab: {count:,} tokens, those of {files}; {key} {given} has no effect with {kind}")
+        return count
+    arguments.note(
+        f"model.vocab: {given:,} tokens, from {key}, which {kind} does not read: it counts its own, whose number is "
+        "not known here; --set model.vocab=N"
+    )
+    return given

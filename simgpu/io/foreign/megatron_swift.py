@@ -25,6 +25,8 @@ _TELLING: Final = (
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "micro_batch_size",
     "recompute_granularity", "train_iters", "context_parallel_size",
 )  # fmt: skip
+_OTHERS: Final = ("cutoff_len", "dist_config")
+"""LLaMA-Factory's, whose newer form has a model and a micro_batch_size too."""
 _DEFAULTS: Final[dict[str, Any]] = {
     "micro-batch-size": 1, "global-batch-size": 16, "recompute-granularity": "selective", "attention-dropout": 0.0,
     "hidden-dropout": 0.0, "use-distributed-optimizer": True, "moe-grouped-gemm": True,
@@ -73,7 +75,9 @@ def recognise(path: Path, text: str) -> bool:
     True
     """
     data = mapping_of(text)
-    return data is not None and isinstance(data.get("model"), str) and any(name in data for name in _TELLING)
+    if data is None or not isinstance(data.get("model"), str) or any(name in data for name in _OTHERS):
+        return False
+    return any(name in data for name in _TELLING)
 
 
 def read_megatron_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Reading:

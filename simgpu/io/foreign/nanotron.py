@@ -180,15 +180,13 @@ def _nanotron_model(ledger: Ledger, tp: int) -> dict[str, Any]:
     kinds = [name for name in ("is_llama_config", "is_qwen2_config") if ledger.flag(f"{at}.{name}")]
     if not kinds:
         ledger.refuse(at, "is of a kind that is not read", allowed="is_llama_config, is_qwen2_config")
-    if isinstance(ledger.raw(f"{at}.moe_config"), dict):
-        ledger.refuse(f"{at}.moe_config", "is not read: give the model by --model", fix="--model PATH of a config.json")
     heads = ledger.integer(f"{at}.num_attention_heads", least=1)
     act = ledger.choice(f"{at}.hidden_act", {"silu": "swiglu", "gelu": "geglu", "gelu_pytorch_tanh": "geglu"})
     bias = ledger.flag(f"{at}.attention_bias") or False
     window = ledger.integer(f"{at}.sliding_window_size", least=1)
     vocabulary = ledger.integer(f"{at}.vocab_size", least=1)
     divisible = ledger.integer("model.make_vocab_size_divisible_by", least=1) or 1
-    model = {
+    model: dict[str, Any] = {
         "layers": ledger.integer(f"{at}.num_hidden_layers", least=1),
         "hidden": ledger.integer(f"{at}.hidden_size", least=1),
         "heads": heads,
@@ -200,7 +198,33 @@ def _nanotron_model(ledger: Ledger, tp: int) -> dict[str, Any]:
         "tied_embeddings": ledger.flag(f"{at}.tie_word_embeddings") or False,
         "sliding_window": window,
     }
+    model |= _experts(ledger, model["layers"], model["ffn"], tp)
     return {field: value for field, value in model.items() if value is not None and value is not False}
+
+
+def _experts(ledger: Ledger, layers: int | None, ffn: int | None, tp: int) -> dict[str, Any]:
+    """Return the experts: every layer has them unless the file lists some, as wide as the MLP where it has no width.
+
+    huggingface/nanotron src/nanotron/nn/moe.py, config/models_config.py MoEConfig.
+    """
+    at = "model.model_config.moe_config"
+    if not isinstance(ledger.raw(at), dict) or layers is None:
+        return {}
+    degree = "parallelism.expert_parallel_size"
+    if (ledger.integer(degree) or 1) > 1:
+        ledger.refuse(degree, f"is not simulated with {at}: its ranks are an axis of their own there", allowed="1")
+    listed = [int(layer) for layer in ledger.names(f"{at}.layers") if layer.isdecimal() and len(layer) < _DIGITS]
+    shared = ledger.integer(f"{at}.shared_expert_intermediate_size", least=1)
+    if tp > 1:
+        ledger.note(f"{at}: experts are whole on every tensor-parallel rank in the job, and split here")
+    ledger.idle(f"{at}.token_dispatcher_type")
+    return {
+        "experts": ledger.integer(f"{at}.num_experts", least=1) or 8,
+        "experts_per_token": ledger.integer(f"{at}.top_k", least=1) or 2,
+        "expert_ffn": ledger.integer(f"{at}.moe_intermediate_size", least=1) or ffn,
+        "shared_ffn": (shared or ffn) if ledger.flag(f"{at}.enable_shared_expert") else None,
+        "dense_layers": [layer for layer in range(layers) if layer not in listed] if listed else None,
+    }
 
 
 def read_picotron(path: Path) -> Reading:

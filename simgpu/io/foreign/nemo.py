@@ -19,6 +19,7 @@ from simgpu.io.foreign.megatron_run import megatron_settings
 from simgpu.io.foreign.nemo_gradients import FUSED_ADAM, SHARDED, accumulates, apex_bucket, chunk_mib
 from simgpu.io.foreign.nemo_keys import IDLE
 from simgpu.io.foreign.nemo_models import other_model
+from simgpu.io.foreign.nemo_recompute import core_layers
 from simgpu.io.foreign.nemo_values import resolve
 from simgpu.io.foreign.number_formats import LIGHTNING
 from simgpu.io.foreign.reading import Reading
@@ -117,7 +118,7 @@ def read_nemo(path: Path) -> Reading:
     >>> reading.gpus, reading.settings["model"]["ffn"]
     (16, 3072)
     """
-    document = read_document(path)
+    document = read_document(path, once=True)
     data = resolve(document.data)
     ledger = Ledger(Document(source=document.source, data=data, lines=document.lines))
     arguments = _arguments(ledger)
@@ -126,17 +127,10 @@ def read_nemo(path: Path) -> Reading:
     settings = megatron_settings(arguments, bert=bert)
     if settings.get("parallel.data_parallel") == "ddp" and (chunk := chunk_mib(ledger)) is not None:
         settings["ddp.bucket_cap_mb"] = chunk
-    settings |= _fsdp(ledger)
+    settings |= core_layers(ledger, settings)
     settings |= _peft(ledger)
     _sequence(ledger, settings)
-    if ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16"):
-        settings |= {"training.param_dtype": "fp32", "training.master_dtype": None}  # weights under autocast
-        settings |= dict.fromkeys(("training.grad_dtype", "training.reduce_dtype"), "fp32")
-        kept = {"training.grad_dtype": "fp32"}
-    else:
-        kept = {}
-    if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
-        settings |= {"training.grad_dtype": "bf16", "training.reduce_dtype": "bf16", **kept}
+    settings |= _fsdp(ledger) if ledger.flag("model.fsdp") else _formats(ledger, settings)
     _note_left_out(ledger)
     nodes = ledger.integer("trainer.num_nodes", least=1)
     each = ledger.integer("trainer.devices", least=-1) or ledger.integer("trainer.gpus", least=-1)  # the older name
@@ -144,6 +138,17 @@ def read_nemo(path: Path) -> Reading:
     settings["cluster.nodes"] = nodes
     ledger.idle(*IDLE)
     return ledger.reading(KIND, settings, gpus=gpus)
+
+
+def _formats(ledger: Ledger, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what weights and gradients are in where Megatron's own layers join the replicas."""
+    autocast = ledger.flag("model.megatron_amp_O2") is False and settings["training.precision"] in ("bf16", "fp16")
+    found: dict[str, Any] = {"training.param_dtype": "fp32", "training.master_dtype": None} if autocast else {}
+    if ledger.text("model.optim.grad_sync_dtype") in ("bf16", "16"):
+        found |= {"training.grad_dtype": "fp32" if autocast else "bf16", "training.reduce_dtype": "bf16"}
+    elif autocast:
+        found |= dict.fromkeys(("training.grad_dtype", "training.reduce_dtype"), "fp32")
+    return found
 
 
 def _note_left_out(ledger: Ledger) -> None:
@@ -282,8 +287,7 @@ def _reduced(ledger: Ledger) -> str | None:
 
 
 def _fsdp(ledger: Ledger) -> dict[str, Any]:
-    if not ledger.flag("model.fsdp"):
-        return {}
+    """Return PyTorch's FSDP 1, under which NeMo sets megatron_amp_O2 to false (megatron_trainer_builder.py)."""
     words = {"full": True, "grad": False}
     strategy = ledger.choice("model.fsdp_sharding_strategy", {**words, "hybrid": "hybrid"})
     found: dict[str, Any] = {

@@ -85,7 +85,7 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(overridden(path, over).interpolated())
+    ledger = Ledger(overridden(path, over, once=True).interpolated())
     _refuse(ledger)
     alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
@@ -216,10 +216,16 @@ def _optimizer(ledger: Ledger, precision: str) -> dict[str, Any]:
     kept = "adam8bit" if "8bit" in name else "adamw" if "adam" in name else "sgd" if "sgd" in name else None
     if kept is None:
         ledger.refuse("optimizer._component_", "is no optimizer that is simulated", allowed="AdamW, AdamW8bit, SGD")
-    if precision != "fp32" and kept != "adam8bit":
+    bits = "bitsandbytes" in name  # optim/optimizer.py: states in fp32 or in 8 bits, and one kernel for a tensor
+    if precision != "fp32" and kept != "adam8bit" and not bits:
         ledger.note(f"the moments are in {precision} there and in fp32 here, 2 bytes more for each")
+    if "paged" in name:
+        ledger.note(
+            "optimizer._component_: paged states lie in managed memory, which moves to the host when the GPU's is "
+            "full; here they stay on the GPU"
+        )
     many = ledger.flag("optimizer.foreach") is not False
-    kernels = "fused" if ledger.flag("optimizer.fused") else "foreach" if many else "for_loop"
+    kernels = "fused" if bits or ledger.flag("optimizer.fused") else "foreach" if many else "for_loop"
     if ledger.flag("optimizer.amsgrad"):
         ledger.note("optimizer.amsgrad is not simulated: its third state is left out")
     preset = "compile" if _is_compiled(ledger) else "flash"

@@ -32,6 +32,9 @@ _SCHEDULES: Final = {
 """pytorch/pytorch torch/distributed/pipelining/schedules.py, get_schedule_class."""
 
 
+_REDUCED: Final = {DType.FP32: "float32", DType.BF16: "bfloat16"}
+
+
 def write_torchtitan(job: Job, head: tuple[str, ...]) -> Files:
     """Write a job and the script that starts it.
 
@@ -161,9 +164,13 @@ def _formats(job: Job) -> dict[str, Any]:
         raise cannot(
             "training.precision", job.precision, problem, allowed="fp32", fix="set parallel.data_parallel: fsdp"
         )
-    if sharded and training.precision is not DType.FP32 and training.reduce_dtype is not DType.FP32:
-        raise cannot("training.reduce_dtype", training.reduce_dtype, "is not torchtitan's", allowed="fp32")
-    found = {"mixed_precision_param": "float32" if training.precision is DType.FP32 else "bfloat16"}
+    found: dict[str, Any] = {"mixed_precision_param": "float32" if training.precision is DType.FP32 else "bfloat16"}
+    if sharded and training.precision is not DType.FP32:
+        if training.reduce_dtype not in _REDUCED:
+            raise cannot("training.reduce_dtype", training.reduce_dtype, "is not torchtitan's", allowed="bf16, fp32")
+        found["mixed_precision_reduce"] = _REDUCED[training.reduce_dtype]
+    if training.param_dtype is DType.BF16:  # weights, and so gradients, without a master copy
+        found["dtype"] = "bfloat16"
     return found | ({"enable_cpu_offload": True} if sharded and strategy.fsdp.cpu_offload else {})
 
 
