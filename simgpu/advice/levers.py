@@ -9,6 +9,7 @@ from typing import Any, Final
 from simgpu.advice.options import framework, lever_options
 from simgpu.config.case import Case
 from simgpu.workload.architecture import Architecture
+from simgpu.workload.model import Model
 
 MEMORY: Final = "memory"
 BUBBLE: Final = "bubble"
@@ -66,7 +67,7 @@ def levers(case: Case) -> tuple[Lever, ...]:
     ['accumulation', 'interleaving', 'micro_batch', 'overlap', 'recompute', 'schedule', 'tensor_parallel']
     """
     options = lever_options(framework(case))
-    found = (*_batch(case), *_overlap(case), *_recompute(case), *_sharding(case), *_layout(case))
+    found = (*_batch(case), *_overlap(case), *_recompute(case), *_loss(case), *_sharding(case), *_layout(case))
     kind = "" if case.strategy.pp == 1 else ".pipeline" if case.strategy.pipeline_microbatches is None else ".runs"
     named = ((lever, _named(lever, options, kind)) for lever in found)
     return tuple(replace(lever, option=option) for lever, option in named if option)
@@ -149,6 +150,15 @@ def _recompute(case: Case) -> Iterator[Lever]:
         against = _TIME | {BUBBLE} if mode == "none" else frozenset({MEMORY})
         settings = {"training.recompute": mode, "training.recompute_layers": None}
         yield Lever(name="recompute", settings=settings, option=f"recompute.{mode}", against=against)
+
+
+def _loss(case: Case) -> Iterator[Lever]:
+    """Take the loss with the head's product, in chunks: a large vocabulary's logits are a large part of memory."""
+    if not isinstance(case.model, Model) or case.strategy.tp > 1 or case.strategy.pp > 1:
+        return
+    if not case.software.fused_linear_loss:
+        settings = {"software.cross_entropy": "fused_linear"}
+        yield Lever(name="fused_loss", settings=settings, option="fused_loss", against=frozenset({MEMORY}))
 
 
 def _sharding(case: Case) -> Iterator[Lever]:

@@ -12,6 +12,8 @@ from simgpu.io.yaml_file import FieldPath, parse_yaml_value
 
 COMMAND_LINE: Final = "--set"
 _NOT_SETTABLE: Final = ("variants", "sweep", "$schema")
+_NAMED: Final = {"model": "base", "software": "preset"}
+"""Blocks that a name alone may stand for, and their field for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +131,19 @@ def apply_settings(draft: Draft, settings: Sequence[Setting]) -> list[Issue]:
 
     Examples
     --------
-    >>> draft = Draft(data={"model": "gpt2"}, source="s.yaml")
-    >>> print(apply_settings(draft, parse_overrides(["model.layers=2"]))[0])
-    --set: model.layers = 2: cannot be set: model is gpt2, which has no fields; fix: set model itself
+    >>> draft = Draft(data={"model": "gpt2", "name": "a"}, source="s.yaml")
+    >>> print(apply_settings(draft, parse_overrides(["model.layers=2", "name.of=b"]))[0])
+    --set: name.of = b: cannot be set: name is a, which has no fields; fix: set name itself
+    >>> draft.data["model"]
+    {'base': 'gpt2', 'layers': 2}
     """
     issues = _overlaps(settings)
     if issues:
         return issues
     for setting in settings:
-        name = ".".join(setting.path)
+        name, block = ".".join(setting.path), setting.path[0]
+        if block in _NAMED and len(setting.path) > 1 and isinstance(named := draft.get((block,)), str):
+            draft.set((block,), {_NAMED[block]: named}, draft.place((block,)))
         try:
             draft.set(setting.path, setting.value, setting.place, setting.nested)
         except TypeError as error:

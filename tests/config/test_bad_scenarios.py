@@ -326,7 +326,7 @@ def test_a_scenario_that_is_not_there_lists_near_names(tmp_path):
             "[{name: a, set: {cluster: {topology: dgx-h100, gpus: 2}, cluster.gpus: 4}}]",
             "cluster.gpus = 4: is set beside cluster, which replaces the whole block",
         ),
-        ("[{name: a, set: {model.layers: 4}}]", "model is llama-2-7b, which has no fields"),
+        ("[{name: a, set: {cluster.topology.gpus: 4}}]", "cluster.topology is dgx-a100, which has no fields"),
         ("[{name: a, set: {parallel.tp: 3}}, {name: b}]", "parallel.tp = 3: in variant 'a': does not divide"),
     ],
 )
@@ -351,10 +351,10 @@ def test_what_all_variants_share_is_said_once(write):
         ("cluster.gpuz=4", "--set: cluster.gpuz = 4: is not a field of SimGPU; fix: did you mean cluster.gpus?"),
         ("cluster.gpus=[", "--set: cluster.gpus = [: is not valid YAML"),
         ("=4", "--set: '': is no field that can be set"),
-        ("model.layers=4", "--set: model.layers = 4: cannot be set: model is llama-2-7b"),
+        ("cluster.topology.gpus=4", "--set: cluster.topology.gpus = 4: cannot be set: cluster.topology is dgx-a100"),
         ("parallel.tp=3", "--set: parallel.tp = 3: does not divide the 32 attention heads"),
         ("variants=[]", "--set: variants: is no field that can be set: variants belongs in a file"),
-        ("model.layers={a: 1}", '--set: model.layers = {"a": 1}: cannot be set'),
+        ("cluster.topology.gpus={a: 1}", '--set: cluster.topology.gpus = {"a": 1}: cannot be set'),
     ],
 )
 def test_overrides(write, override, words):

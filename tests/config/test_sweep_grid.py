@@ -27,7 +27,7 @@ def issues(path, overrides=()):
         ("sweep: {parallel.ppp: [1]}\n", "parallel.ppp = 1: is not a field of SimGPU; fix: did you mean"),
         ("sweep: {variants: [1]}\n", "is no field that can be swept"),
         ("sweep: {name: [a, b]}\n", "is no field that can be swept"),
-        ("sweep: {model.layers: [1]}\n", "cannot be set: model is llama-2-7b, which has no fields"),
+        ("sweep: {cluster.topology.gpus: [1]}\n", "cannot be set: cluster.topology is dgx-a100, which has no fields"),
         ("sweep: {cluster.gpus: [4], cluster: [{topology: dgx-a100}]}\n", "is swept, and cluster.gpus is set by"),
         (
             "sweep: {parallel.tp: [1]}\nvariants: [{name: a, set: {parallel.tp: 2}}]\n",
