@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from simgpu.config.imported_run_layout import model_parallel
-from simgpu.config.imported_run_merge import Merged
+from simgpu.config.imported_run_merge import COMMAND_LINE, Merged
 from simgpu.io.foreign.accelerate import MEGATRON
 from simgpu.io.foreign.launch_line import WITHOUT_TRAINER
 from simgpu.io.foreign.llamafactory import COMPUTED
@@ -106,16 +106,21 @@ def assume_unused(merged: Merged, readings: Sequence[Reading], assumed: list[str
 
 
 def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], assumed: list[str]) -> None:
-    if merged.get("training.precision") is not None:
-        return
+    given, source = merged.get("training.precision"), merged.sources.get("training.precision", "")
     loaded = next((reading for reading in readings if COMPUTED in reading.open), None)
-    if loaded is not None and "deepspeed" not in kinds:
+    zero = "deepspeed" in kinds or str(merged.get("parallel.data_parallel")).startswith("zero")
+    unmixed = given is None or (given == "fp32" and source != COMMAND_LINE)  # Accelerate's "no" casts nothing either
+    if loaded is not None and unmixed and not zero:
         dtype = loaded.open[COMPUTED]
         merged.put("training.precision", dtype, "")
         assumed.append(
             f"training.precision: {dtype}, the format that most models are published in: {loaded.source} asks for no "
             "other, and LLaMA-Factory loads weights in theirs"
         )
+        if merged.get("training.lora") is not None:
+            merged.notes.append(f"the adapters' own products run in fp32 there, and in {dtype} here")
+        return
+    if given is not None:
         return
     if kinds & set(_HUGGING_FACE):
         merged.put("training.precision", "fp32", "")

@@ -70,12 +70,12 @@ def with_named_files(paths: Sequence[Path]) -> list[Reading]:
 
 
 def _give_options(files: Sequence[RunFile]) -> None:
-    """Give FSDP's options to the arguments that name their file; options that none names are refused."""
+    """Give FSDP's options to the arguments that name their file; those alone that none names are refused."""
     options = next((file.reading for file in files if file.reading.kind == FSDP), None)
     if options is None:
         return
     naming = [file for file in files if FILE in file.reading.open]
-    if not naming:
+    if not naming and not options.settings:
         problem = "has options of FSDP, and nothing names it"
         fix = "add --fsdp full_shard --fsdp_config FILE to the arguments of Trainer that it is for"
         raise ScenarioError([Issue(field="", problem=problem, fix=fix, file=options.source)])

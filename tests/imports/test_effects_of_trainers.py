@@ -24,6 +24,8 @@ SWIFT = "model: Qwen/Qwen3-8B\ntuner_type: full\nmax_length: 2048\n"
 OUMI = "model: {model_name: meta-llama/Llama-3.1-8B%s}\ntraining: {trainer_type: TRL_SFT%s}\n"
 LITGPT = "checkpoint_dir: c/meta-llama/Llama-2-7b-hf\nprecision: bf16-true\n%strain: {micro_batch_size: 1, max_seq_length: 512}\n"
 HUB = "{name: hf_causal_lm, pretrained_model_name_or_path: a/b%s}"
+ADAPTED = TRAINER + "lora_r: 8\nlora_target_modules: [q_proj]\n"
+GALORE = "optimizer: {class_path: galore_torch.GaLoreAdamW, init_args: {rank: 8}}\n"
 DOCUMENTS = SEVEN.replace("data: {paths", "data: {generate_doc_lengths: true, paths")
 CHECKPOINTED = TRAINER + "gradient_checkpointing: true\ngradient_checkpointing_kwargs: {%s}\n"
 PACKED = "attention over packed sequences is simulated as over one whole"
@@ -103,6 +105,16 @@ SAID = {
     "algorithms of Composer": (FOUNDRY + "algorithms: {sam: {rho: 0.05}}\n", "algorithms.sam: the second forward"),
     "length of the data": (
         FOUNDRY + "train_loader: {dataset: {max_seq_len: 1024}}\n", "sequences of 1024 tokens, whatever max_seq_len"),
+    "hybrid that is none": (
+        FOUNDRY + "fsdp_config: {sharding_strategy: HYBRID_SHARD}\n", "fsdp_config.sharding_strategy: without a data_par"),
+    "some layers": (ADAPTED + "layers_to_transform: [0, 1]\nlayers_pattern: layers\n", "layers_to_transform: all layers"),
+    "several ranks": (ADAPTED + "rank_pattern: {q_proj: 4}\n", "rank_pattern: all adapters have one rank here"),
+    "weights of experts": (ADAPTED + "target_parameters: [mlp.experts]\n", "target_parameters: adapters on the weights"),
+    "kernels of the hub": (TRAINER + "use_kernels: true\n", "use_kernels: kernels of the hub are simulated as"),
+    "kernels of the hub, beneath": (
+        TRAINER + "model_init_kwargs: {use_kernels: true}\n", "model_init_kwargs.use_kernels: kernels of the hub are"),
+    "projections of LitGPT": (LITGPT % GALORE, "optimizer.class_path GaLoreAdamW: its projections are not"),
+    "BAdam": (FACTORY + "use_badam: true\n", "use_badam keeps weights as they are published: bf16 is simulated"),
     "loss of OLMo": (SEVEN + "softmax_auxiliary_loss: true\n", "softmax_auxiliary_loss: the second pass over the logits"),
     "documents of OLMo": (DOCUMENTS, "generate_doc_lengths: attention within documents"),
 }  # fmt: skip
@@ -135,6 +147,13 @@ REFUSED = {
         "config_overrides.n_layer = 24: changes the model's dimensions"),
     "frozen in Oumi": (OUMI % (", freeze_layers: [visual]", ""), "model.freeze_layers"),
     "bits over GPUs": (LITGPT % "devices: 2\nlora_r: 8\nquantize: bnb.nf4\n", "Quantization is currently not supported"),
+    "an object": (
+        TRAINER + "parallelism_config: {tp_size: 2}\n", "parallelism_config: has to be an object of Accelerate's"),
+    "layers between": (
+        FACTORY.replace("full", "freeze") + "use_llama_pro: true\nfreeze_trainable_layers: 8\n",
+        "fix: set it to false: the last freeze_trainable_layers are trained then"),
+    "adapters between": (FACTORY.replace("full", "lora") + "use_llama_pro: true\n", "allowed: false; fix: set it to false"),
+    "Megatron's": (SWIFT.replace("model: Q", "model_type: Q") + "train_iters: 9\n", "fix: start it with megatron sft"),
     "another ring": (NEWER % ("", ", cp_size: 2, cp_mode: ring"), "dist_config.cp_mode = ring: is not simulated"),
 }  # fmt: skip
 
@@ -202,7 +221,11 @@ USED: dict[str, tuple[str, dict[str, Any]]] = {
         {"training.optimizer": "sgd"}),
     "loss of PyTorch": (
         FOUNDRY.replace("vocab_size: 100", "vocab_size: 100, loss_fn: torch_crossentropy, attn_config: {attn_impl: torch}"),
-        {"software": {"preset": "eager", "cross_entropy": "chain"}}),
+        {"software": {"preset": "eager", "optimizer": "for_loop", "cross_entropy": "chain"}}),
+    "update of llm-foundry": (FOUNDRY, {"software": {"preset": "flash", "optimizer": "for_loop"}}),
+    "update of composer-2023": (
+        FOUNDRY.replace("vocab_size: 100", "vocab_size: 100, attn_config: {attn_impl: triton}"),
+        {"software": "composer-2023"}),
     "loss of FlashAttention": (
         SEVEN + "fused_loss: true\ncompile: {backend: aot_eager}\n",
         {"software": {"preset": "flash", "optimizer": "foreach", "cross_entropy": "fused"}}),
@@ -212,6 +235,23 @@ USED: dict[str, tuple[str, dict[str, Any]]] = {
     "options in JSON": (
         TRAINER + "model_init_kwargs: '{\"attn_implementation\": \"eager\"}'\nfsdp: full_shard auto_wrap\n"
         "fsdp_config: '{\"fsdp_version\": 2}'\n", {"software": "eager", "parallel.data_parallel": "fsdp"}),
+    "hybrid without copies": (
+        FOUNDRY + "fsdp_config: {sharding_strategy: HYBRID_SHARD, data_parallel_shard_degree: 8}\n",
+        {"parallel.data_parallel": "fsdp1", "fsdp.shard_size": None, "parallel.dp": 8}),
+    "copies of what is sharded": (
+        FOUNDRY + "fsdp_config: {sharding_strategy: SHARD_GRAD_OP, data_parallel_replicate_degree: 2}\n",
+        {"parallel.data_parallel": "hsdp", "fsdp.reshard_after_forward": False}),
+    "hybrid in PyTorch's words": (
+        FOUNDRY + "fsdp_config: {sharding_strategy: _HYBRID_SHARD_ZERO2, data_parallel_replicate_degree: 2}\n",
+        {"parallel.data_parallel": "hsdp", "fsdp.reshard_after_forward": False}),
+    "trained whole": (
+        ADAPTED + "modules_to_save: [lm_head]\n",
+        {"training.lora": {"rank": 8, "targets": ["q_proj"], "modules_to_save": ["lm_head"]}}),
+    "update of GaLore": (TRAINER + "optim: galore_adamw\n", {"software": {"preset": "flash", "optimizer": "for_loop"}}),
+    "update of GaLore in LitGPT": (LITGPT % GALORE, {"software": {"preset": "flash", "optimizer": "for_loop"}}),
+    "positions of LitGPT": (
+        "model: {n_layer: 2, n_embd: 64, n_head: 4, padded_vocab_size: 100, block_size: 4096}\n"
+        "out_dir: o\ntrain: {micro_batch_size: 1, max_seq_length: }\n", {"training.sequence_length": 4096}),
     "one copy over all": (
         FOUNDRY + "fsdp_config: {sharding_strategy: HYBRID_SHARD, data_parallel_replicate_degree: 1}\n",
         {"parallel.data_parallel": "fsdp1"}),

@@ -84,3 +84,42 @@ def test_without_fsdp_the_file_has_no_effect(tmp_path: Path, script: Path) -> No
     script.write_text(f"{LINE} --fsdp_config cfg/fsdp.json\n")
     found = run(script)
     assert found.data["parallel"]["data_parallel"] == "ddp"
+
+
+SWIFT = {"_note": "of ms-swift", "fsdp": "full_shard auto_wrap", "fsdp_config": {"reshard_after_forward": False}}
+SFT = "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --train_type full --max_length 512 --fsdp %s"
+
+
+def checked_swift(found: ImportedRun, recompute: str | None) -> None:
+    assert found.data["parallel"]["data_parallel"] == "fsdp"
+    assert found.data["fsdp"]["reshard_after_forward"] is False
+    assert found.data["training"].get("recompute") == recompute
+    assert found.unknown == ()
+
+
+def test_of_ms_swift_alone(tmp_path: Path) -> None:
+    path = tmp_path / "fsdp2.json"
+    path.write_text(json.dumps(SWIFT))
+    checked_swift(import_run([path], RunAnswers(model="gpt2", topology="dgx-a100", gpus=8)), None)
+
+
+@pytest.mark.parametrize(
+    ("more", "recompute"), [({}, "full"), ({"activation_checkpointing": True, "fsdp_version": 2}, "full")]
+)
+def test_of_ms_swift_on_its_line(tmp_path: Path, more: dict[str, object], recompute: str) -> None:
+    options = json.dumps({**SWIFT, "fsdp_config": {"reshard_after_forward": False, **more}})
+    (tmp_path / "mine.json").write_text(options)
+    (tmp_path / "run.sh").write_text(SFT % "mine.json")
+    checked_swift(run(tmp_path / "run.sh"), recompute)
+    checked_swift(run(tmp_path / "run.sh", tmp_path / "mine.json"), recompute)
+    (tmp_path / "mine.json").unlink()
+    with pytest.raises(ScenarioError, match=r"fsdp_config_file = mine\.json: is named and was not given"):
+        run(tmp_path / "run.sh")
+    (tmp_path / "run.sh").write_text(SFT % f"'{options}'")
+    checked_swift(run(tmp_path / "run.sh"), recompute)
+
+
+def test_of_ms_swift_by_name(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(SFT % "fsdp2")
+    found = run(tmp_path / "run.sh").data
+    assert (found["parallel"]["data_parallel"], found["training"]["recompute"]) == ("fsdp", "full")

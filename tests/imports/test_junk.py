@@ -127,6 +127,10 @@ FILES: Final = {
         "model": {"name": "meta-llama/Llama-2-7b-hf", "num_hidden_layers": 8, "num_attention_heads": 32, "dtype": "bfloat16"},
         "training": {"seq_length": 512, "micro_batch_size": 2, "gradient_accumulation_steps": 4},
     })),
+    "megatron-swift": ("mcore.yaml", json.dumps({
+        "model": "Qwen/Qwen2.5-7B", "tuner_type": "full", "tensor_model_parallel_size": 2, "micro_batch_size": 1,
+        "global_batch_size": 8, "max_length": 512, "recompute_granularity": "selective", "sequence_parallel": True,
+    })),
     "llm-foundry": ("mpt.yaml", json.dumps({
         "max_seq_len": 512, "global_train_batch_size": 32, "device_train_microbatch_size": 2, "precision": "amp_bf16",
         "model": {"name": "mpt_causal_lm", "d_model": 512, "n_heads": 8, "n_layers": 4, "expansion_ratio": 4,

@@ -43,10 +43,6 @@ def written(tmp_path: Path, text: str) -> Path:
             "beta = 0.1: is of a trainer whose step is more than one model's",
         ),
         (TRL + "num_generations: 8\nuse_vllm: true\n", "num_generations = 8: is of a trainer whose step is more than"),
-        (
-            SWIFT + "tensor_model_parallel_size: 2\nmicro_batch_size: 1\n",
-            "is an argument of megatron sft, which is not",
-        ),
     ],
 )
 def test_it_is_refused(text: str, told: str, tmp_path: Path) -> None:

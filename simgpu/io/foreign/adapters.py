@@ -10,11 +10,19 @@ from simgpu.io.foreign.ledger import Ledger
 
 LORA_RANK: Final = 16  # huggingface/trl trl/trainer/model_config.py, lora_r
 _OWN_RANK: Final = 64  # haotian-liu/LLaVA llava/train/train.py and QwenLM/Qwen finetune.py, lora_r
+_PRICED: Final = {
+    "layers_to_transform": "all layers have adapters here",
+    "rank_pattern": "all adapters have one rank here",
+    "target_parameters": "adapters on the weights of experts are not simulated",
+}
+"""Options of huggingface/peft's LoraConfig that are not simulated, and what is instead."""
+_IDLE: Final = ("layers_pattern", "alpha_pattern", "init_lora_weights")
 _ADAPTED: Final = ("use_peft", "use_lora", "lora_enable")  # Transformers' examples, others, LLaVA
 _CHOOSING: Final = {
     "lora_enable": "haotian-liu/LLaVA llava/train/train.py", "use_lora": "QwenLM/Qwen finetune.py",
 }  # fmt: skip
 """Flags of scripts that name the adapted layers in their own code."""
+_BESIDE: Final = ("lora_modules_to_save", "modules_to_save")  # TRL's, PEFT's
 _TOP: Final = ("", "args.")
 """Where arguments stand that are no block of another program's."""
 _ALL: Final = ("all", "all-linear", "all_linear")
@@ -83,7 +91,10 @@ def lora(ledger: Ledger, at: str) -> dict[str, Any]:
         ledger.note(f"the rank of the adapters is not given: {rank}, {whose}")
     if rank is not None and wanted is not False:
         kept = adapter_targets(ledger, key, targets) or _by_script(ledger, at)
-        settings["training.lora"] = {"rank": rank, **kept, **beside(ledger, at, "lora_modules_to_save")}
+        saved = next((name for name in _BESIDE if ledger.raw(f"{at}{name}") is not None), _BESIDE[0])
+        settings["training.lora"] = {"rank": rank, **kept, **beside(ledger, at, saved)}
+        ledger.told(_PRICED, at)
+    ledger.idle(*(f"{at}{name}" for name in (*_PRICED, *_IDLE, *_BESIDE)))
     bits = ledger.integer(f"{at}quantization_bit") or _bits(ledger, at)
     if bits:
         quantized(ledger, bits)

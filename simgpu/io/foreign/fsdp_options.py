@@ -7,6 +7,9 @@ nothing ahead in backward unless told to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +20,8 @@ from simgpu.io.foreign.reading import Reading
 KIND: Final = "fsdp-config"
 FILE: Final = "fsdp_config_file"
 """Key in ``open`` of a file of options that Trainer's ``--fsdp_config`` names."""
+SWIFT_VERSION: Final = 2
+"""Default of ``fsdp_version`` in ms-swift: swift/arguments/sft_args.py, _init_fsdp."""
 CHECKPOINTING: Final = "fsdp.activation_checkpointing"
 """Field of a reading, and of no scenario: FSDP recomputes blocks by itself, beside what Trainer's own argument does."""
 _READ: Final = (
@@ -54,13 +59,16 @@ def recognise(path: Path, text: str) -> bool:
 
     Examples
     --------
+    >>> recognise(Path("fsdp2.json"), '{"_note": "", "fsdp": "full_shard", "fsdp_config": {"fsdp_version": 2}}')
+    True
     >>> recognise(Path("fsdp.json"), '{"fsdp_version": 2, "reshard_after_forward": false}')
     True
     >>> recognise(Path("ds.json"), '{"zero_optimization": {}}'), recognise(Path("x.json"), "{}")
     (False, False)
     """
-    names = [key.removeprefix("fsdp_") for key in mapping_of(text) or ()]
-    return bool(names) and all(name in _READ or name in IDLE for name in names)
+    data = mapping_of(text) or {}
+    names = [key.removeprefix("fsdp_") for key in data]
+    return _of_swift(data) or (bool(names) and all(name in _READ or name in IDLE for name in names))
 
 
 def read_fsdp_file(path: Path) -> Reading:
@@ -73,14 +81,84 @@ def read_fsdp_file(path: Path) -> Reading:
     Returns
     -------
     Reading
-        Without settings: which sharding the options are for, Trainer's ``--fsdp`` says.
+        Without settings: which sharding the options are for, Trainer's ``--fsdp`` says. In a file of ms-swift, for
+        its ``--fsdp FILE``, both stand together (modelscope/ms-swift swift/config/fsdp2.json), and are the settings.
 
     Raises
     ------
     ScenarioError
     """
-    data = read_document(path).data
-    return Reading(source=path.name, kind=KIND, settings={}, used=tuple(data), options=data)
+    document = read_document(path)
+    data = deepcopy(document.data)
+    if not _of_swift(data):
+        return Reading(source=path.name, kind=KIND, settings={}, used=tuple(data), options=data)
+    ledger = Ledger(document)
+    settings = asked_fsdp(ledger, version=SWIFT_VERSION)
+    ledger.idle(*(key for key in data if key.startswith("_")))
+    return replace(ledger.reading(KIND, settings), options=data)
+
+
+def _of_swift(data: Mapping[str, Any]) -> bool:
+    told = [key for key in data if not key.startswith("_")]
+    return isinstance(data.get("fsdp_config"), Mapping) and set(told) <= {"fsdp", "fsdp_config"}
+
+
+def asked_fsdp(ledger: Ledger, at: str = "", *, version: int | None = None) -> dict[str, Any]:
+    """Read Trainer's ``fsdp`` and ``fsdp_config``.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Gets the name of a file of options in ``open``.
+    at : str
+        In front of both keys.
+    version : int, optional
+        Where the options do not say it.
+
+    Returns
+    -------
+    dict
+        Nothing where FSDP is not asked for.
+
+    Raises
+    ------
+    ScenarioError
+
+    Examples
+    --------
+    >>> from simgpu.io.foreign.document import Document
+    >>> data = {"fsdp": "full_shard auto_wrap offload"}
+    >>> fields = asked_fsdp(Ledger(Document(source="x", data=data)))
+    >>> fields["parallel.data_parallel"], fields["fsdp.cpu_offload"]
+    ('fsdp1', True)
+    """
+    asked = ledger.get(f"{at}fsdp")
+    words = " ".join(map(str, asked)).split() if isinstance(asked, list) else str(asked or "").replace(",", " ").split()
+    words = [word.lower() for word in words if word.lower() not in ("false", "none", "no")]
+    block = f"{at}fsdp_config"
+    inline = isinstance(ledger.raw(block), dict)
+    if not inline and words and (named := ledger.text(block)) is not None:
+        ledger.open[FILE] = named
+    if not words and not inline:
+        return {}
+    strategy = next(
+        (word for word in words if word in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard")), None
+    )
+    given = ledger.integer(f"{at}fsdp_version", least=1) or version
+    if given is None and "true" in words:
+        given = 2  # ``fsdp`` as a truth value came with Transformers 5, whose default it is
+    settings = read_fsdp(ledger, block, version=given, strategy=strategy)
+    by_size(ledger, f"{at}fsdp_min_num_params")
+    if "offload" in words:
+        settings["fsdp.cpu_offload"] = True
+    if strategy and not {"auto_wrap", "true"}.intersection(words) and not _wrapping_classes(ledger, block):
+        settings["fsdp.auto_wrap_policy"] = "no_wrap"  # what Accelerate does unless it is told a policy
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _wrapping_classes(ledger: Ledger, block: str) -> bool:
+    data = ledger.raw(block)
+    return isinstance(data, dict) and any("wrap" in str(key) for key in data)
 
 
 def read_fsdp(
@@ -141,7 +219,7 @@ def read_fsdp(
         word, reshard = word or reshard, None
     word = word or strategy
     if word is not None:
-        named = word.lower().rsplit(".", 1)[-1]
+        named = word.lower().rsplit(".", 1)[-1].removeprefix("_")  # as PyTorch writes _HYBRID_SHARD_ZERO2
         if named not in _STRATEGIES:
             ledger.refuse(
                 spelled("sharding_strategy"), "is no sharding strategy", allowed="FULL_SHARD, HYBRID_SHARD, ..."

@@ -142,6 +142,8 @@ def _optimizer(ledger: Ledger, *, fused: bool) -> tuple[str | None, str | None]:
     kept = None if name is None else str(optimizer(name.rpartition(".")[2], ledger, key)["training.optimizer"])
     if kept == "adam8bit":
         return kept, None
+    if "galore" in (name or "").lower():  # jiaweizzhao/GaLore galore_torch/adamw.py updates tensor by tensor
+        return kept, "for_loop"
     if kept == "sgd" and not ledger.number("optimizer.init_args.momentum"):
         ledger.note(f"{key}: sgd keeps nothing there without momentum; here it keeps one, 4 bytes a parameter")
     if ledger.flag("optimizer.init_args.fused") or fused:

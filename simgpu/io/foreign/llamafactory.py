@@ -14,7 +14,8 @@ from typing import Any, Final
 from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
-from simgpu.io.foreign.llamafactory_keys import FP8_PRICED, IDLE, MEGATRON_PRICED, PRICED
+from simgpu.io.foreign.llamafactory_keys import FP8_PRICED, IDLE, PRICED
+from simgpu.io.foreign.llamafactory_megatron import MEGATRON, megatron
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
@@ -23,15 +24,9 @@ from simgpu.io.foreign.trainer import open_fields, trainer_settings
 KIND: Final = "llamafactory"
 _RANK: Final = 8  # default of lora_rank
 _TRAINED: Final = 2  # default of freeze_trainable_layers
-_MEGATRON: Final = {
-    "tensor_model_parallel_size": "parallel.tp",
-    "pipeline_model_parallel_size": "parallel.pp",
-    "virtual_pipeline_model_parallel_size": "parallel.virtual_stages",
-    "context_parallel_size": "parallel.cp",
-    "expert_model_parallel_size": "parallel.ep",
-}
-
-_FUSIONS: Final = {"bias_activation_fusion": "bias_activation", "apply_rope_fusion": "rope"}
+_PUBLISHED: Final = "bf16"  # of most models
+COMPUTED: Final = "computed_dtype"
+"""Key in ``open`` of the format that products have where no file asks for mixed precision: that of the weights."""
 
 
 def recognise(path: Path, text: str) -> bool:
@@ -87,10 +82,11 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     if stage not in ("pt", "sft"):
         ledger.refuse("stage", "is not simulated: its step is more than one model's training", allowed="pt, sft")
     if ledger.flag("use_llama_pro"):
-        problem = "trains every so-manyth layer, which is not simulated"
-        ledger.refuse(
-            "use_llama_pro", problem, fix="say how much is frozen, with --set training.frozen", allowed="false"
-        )
+        problem = "trains every so-manyth layer, with backward through the frozen ones between, which is not simulated"
+        fix = "set it to false"
+        if method == "freeze":
+            fix += ": the last freeze_trainable_layers are trained then, and backward is shorter by all below them"
+        ledger.refuse("use_llama_pro", problem, allowed="false", fix=fix)
     _check_pure(ledger)
     _check_parts(ledger)
     settings = trainer_settings(ledger, packs=False)
@@ -107,11 +103,12 @@ def read_llamafactory(path: Path | None, *, over: Sequence[Overrides] = ()) -> R
     if ledger.flag("fp8"):
         settings |= _fp8(ledger, compiled=bool(ledger.flag("torch_compile")))
     settings |= _pure(ledger)
+    settings |= _as_loaded(ledger, method)
     if ledger.flag("use_galore") or ledger.flag("use_apollo") or ledger.flag("use_badam"):
         ledger.note("GaLore, APOLLO and BAdam are not simulated: whole fp32 moments are kept, and all gradients")
     ledger.told(PRICED)
-    if any(name in ledger.data for name in _MEGATRON):
-        settings |= _megatron(ledger)
+    if any(name in ledger.data for name in MEGATRON):
+        settings |= megatron(ledger)
     if "dist_config" in ledger.data:
         settings |= _version_one(ledger)
     gpus = ledger.integer("ray_num_workers", least=1)
@@ -197,29 +194,25 @@ def _pure(ledger: Ledger) -> dict[str, Any]:
     return {"training.param_dtype": "bf16", "training.grad_dtype": "bf16", "training.master_dtype": "none"}
 
 
-def _megatron(ledger: Ledger) -> dict[str, Any]:
-    """Read the options of its Megatron backends, which are Megatron-Core's."""
-    settings: dict[str, Any] = {field: ledger.integer(name, least=1) for name, field in _MEGATRON.items()}
-    settings["parallel.sequence_parallel"] = ledger.flag("sequence_parallel")
-    if ledger.flag("use_distributed_optimizer"):
-        settings["parallel.data_parallel"] = "distributed_optimizer"
-        for name in ("overlap_grad_reduce", "overlap_param_gather"):
-            settings[f"distributed_optimizer.{name}"] = ledger.flag(name)
-    granularity = ledger.choice("recompute_granularity", {"full": "full", "selective": "selective"})
-    settings["training.recompute"] = granularity or "none"
-    layers = ledger.integer("recompute_num_layers", least=1)
-    by_block = granularity == "full" and (ledger.text("recompute_method") or "").lower() == "block"
-    settings["training.recompute_layers"] = layers if by_block else None  # otherwise how many are recomputed together
-    ledger.told(MEGATRON_PRICED)
-    dispatcher = (ledger.text("moe_token_dispatcher_type") or "alltoall").lower()
-    if dispatcher != "alltoall":
-        ledger.note(f"moe_token_dispatcher_type: {dispatcher} is simulated as alltoall")
-    if ledger.flag("moe_grouped_gemm") is False:
-        ledger.note("moe_grouped_gemm: false: experts one after the other are simulated as one grouped product")
-    if "fp8" in (ledger.text("mixed_precision") or ""):  # bf16_with_fp8_current_scaling_mixed and the like
-        settings["training.precision"] = "fp8"
-    off = [fusion for name, fusion in _FUSIONS.items() if ledger.flag(name) is False]
-    return settings | {"software": {"preset": "te", "unfused": off} if off else "te"}
+def _as_loaded(ledger: Ledger, method: str) -> dict[str, Any]:
+    """Say where weights stay in the format that they are published in, which is that of their products too.
+
+    They are loaded with ``torch_dtype="auto"`` (``model/loader.py``), and nothing casts them without bf16 and fp16;
+    what is trained is cast to fp32, except by BAdam (``model/adapter.py``, init_adapter). DeepSpeed has its own rules.
+    """
+    if "deepspeed_config_file" in ledger.open or "dist_config" in ledger.data or ledger.flag("pure_bf16"):
+        return {}
+    whole = method == "full" and ledger.flag("use_badam")
+    mixed = ledger.flag("bf16") or ledger.flag("fp16")
+    kept: dict[str, Any] = {}
+    if not mixed and (whole or method == "lora"):
+        ledger.open[COMPUTED] = _PUBLISHED
+        kept["training.precision"] = None  # tf32 says nothing of products in 16 bits
+    if whole:
+        dtype = "fp16" if ledger.flag("fp16") else _PUBLISHED
+        ledger.note(f"use_badam keeps weights as they are published: {dtype} is simulated")
+        kept |= {"training.param_dtype": dtype, "training.grad_dtype": dtype, "training.master_dtype": "none"}
+    return kept
 
 
 def _version_one(ledger: Ledger) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """MosaicML llm-foundry's training YAML, run by Composer.
 
-Names and defaults: mosaicml/llm-foundry ``scripts/train/yamls``, ``llmfoundry/models/mpt/configuration_mpt.py``;
-mosaicml/composer ``composer/utils/parallelism.py`` (FSDPConfig).
+Names and defaults: mosaicml/llm-foundry ``scripts/train/yamls``, ``llmfoundry/models/mpt/configuration_mpt.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets
 from simgpu.io.foreign.document import mapping_of
-from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.llm_foundry_sharding import sharding
 from simgpu.io.foreign.optimizer_names import optimizer
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
@@ -25,6 +24,8 @@ _OVERRIDDEN: Final = {
     "num_key_value_heads": "kv_heads", "intermediate_size": "ffn", "vocab_size": "vocab",
 }  # fmt: skip
 """Dimensions of a Hugging Face model by the field of a scenario's."""
+_LOADED: Final = "fp32"
+"""Format of all weights, frozen ones too: ``llmfoundry/models/consts.py``, _MASTER_WEIGHTS_PRECISION."""
 _DROPOUTS: Final = ("model.resid_pdrop", "model.emb_pdrop", "model.attn_config.attn_pdrop")
 _DENSE: Final = ("mptmlp", "mptglu", "te_ln_mlp")
 _OPTIMIZERS: Final = (
@@ -109,7 +110,7 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if "device_train_microbatch_size" in ledger.open:
         ledger.note("device_train_microbatch_size: auto: a GPU's whole batch at once; Composer halves it until it fits")
     if isinstance(ledger.raw("model.peft_config"), dict):
-        settings["training.lora"] = _lora(ledger)
+        settings |= {"training.lora": _lora(ledger), "training.param_dtype": _LOADED}
     if ledger.text("model.name") != "mpt_causal_lm":
         settings |= _overridden_model(ledger)
     ranks = ledger.integer("tp_config.tensor_parallel_degree", least=1) or 1
@@ -117,7 +118,13 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
         ledger.refuse(
             "tp_config.tensor_parallel_degree", "divides some of the layers, which is not simulated", allowed="1"
         )
-    settings |= _sharding(ledger)
+    settings |= sharding(ledger, settings["training.precision"])
+    if settings.get("training.lora") and settings["parallel.data_parallel"] == "fsdp1":
+        settings |= {"parallel.data_parallel": "fsdp", "fsdp.backward_prefetch": None, "fsdp.limit_all_gathers": None}
+        ledger.note(
+            "fsdp_config: adapters are units of their own in llm-foundry (models/hf/hf_fsdp.py), and no gradient has "
+            "frozen weights in it: simulated as FSDP 2, which gathers ahead of time in backward"
+        )
     if ledger.get("compile_config") is not None:
         settings["software"] = "compile"
     for name in ledger.raw("algorithms") or ():
@@ -149,60 +156,6 @@ def _lora(ledger: Ledger) -> dict[str, Any]:
     return {"rank": rank, **adapter_targets(ledger, "model.peft_config.target_modules", targets)}
 
 
-def _sharding(ledger: Ledger) -> dict[str, Any]:
-    if not isinstance(ledger.raw("fsdp_config"), dict):
-        return {"parallel.data_parallel": "ddp"}
-    settings = read_fsdp(ledger, "fsdp_config") | {"fsdp.no_sync": None}  # Composer reduces in every micro-batch
-    if settings["parallel.data_parallel"] in ("fsdp1", "hsdp") and ledger.raw("fsdp_config.backward_prefetch") is None:
-        settings["fsdp.backward_prefetch"] = "backward_post"  # Composer's default
-    settings["training.recompute"] = "full" if ledger.flag("fsdp_config.activation_checkpointing") else "none"
-    if ledger.flag("fsdp_config.keep_low_precision_grads"):
-        ledger.note("fsdp_config.keep_low_precision_grads is not simulated: gradients are kept in fp32")
-    if ledger.flag("fsdp_config.activation_cpu_offload"):
-        ledger.note("fsdp_config.activation_cpu_offload is not simulated: activations stay on the GPU")
-    for key in ("fsdp_config.activation_checkpointing_target", "model.activation_checkpointing_target"):
-        target = ledger.raw(key)
-        if target is not None and settings["training.recompute"] == "full":
-            ledger.note(f"{key}: blocks are recomputed whole, and all of them, whatever it names")
-        ledger.idle(key)
-    return settings | _reductions(ledger) | _replicas(ledger, settings["parallel.data_parallel"])
-
-
-def _reductions(ledger: Ledger) -> dict[str, Any]:
-    """Return formats of reductions as Composer has them: parameters and gradients are in fp32 in any case.
-
-    mosaicml/composer composer/distributed/mosaic_parallelism.py, get_mixed_precision: DEFAULT gathers in the format of
-    the precision and reduces in fp32, PURE does both in that format, FULL neither.
-    """
-    mode = ledger.choice("fsdp_config.mixed_precision", {word: word for word in ("pure", "default", "full")})
-    precision = ledger.choice("precision", _PRECISIONS)
-    low = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16"}.get(str(precision))
-    if low is None:
-        return {}
-    if mode == "full":
-        ledger.note(
-            f"fsdp_config.mixed_precision: FULL gathers parameters in fp32 there, and in {low} here: half the bytes"
-        )
-    return {"training.reduce_dtype": low if mode == "pure" else "fp32"}
-
-
-def _replicas(ledger: Ledger, kind: str) -> dict[str, Any]:
-    """Return the mesh that Composer makes of its degrees."""
-    replicate = ledger.integer("fsdp_config.data_parallel_replicate_degree", least=1) or 1
-    shard = ledger.integer("fsdp_config.data_parallel_shard_degree", least=-1) or -1
-    if kind == "ddp" or replicate == shard == 1:
-        return {}
-    if kind == "hsdp" and replicate == 1 and ledger.raw("fsdp_config.data_parallel_replicate_degree") is not None:
-        return {"parallel.data_parallel": "fsdp1"}  # a mesh of one copy over all GPUs
-    if replicate > 1:
-        hybrid = {"parallel.data_parallel": "hsdp"}
-        if shard > 0:
-            return {**hybrid, "fsdp.shard_size": shard, "parallel.dp": shard * replicate}
-        ledger.open["sharded_replicas"] = str(replicate)  # each has what they leave of the GPUs
-        return hybrid
-    return {} if shard < 0 else {"fsdp.shard_size": shard} if kind == "hsdp" else {"parallel.dp": shard}
-
-
 def _overridden_model(ledger: Ledger) -> dict[str, Any]:
     """Return what changes of the model's own ``config.json``."""
     at, found = "model.config_overrides", {}
@@ -225,7 +178,8 @@ def _software(ledger: Ledger, kept: str | None) -> Any:
     old = ledger.raw("model.attn_config.attn_impl") == "triton"  # of composer-2023, which has them
     if ledger.flag("model.use_train_metrics") is not False and not old:
         ledger.note("model.use_train_metrics: the cross-entropies that are computed besides the loss are not simulated")
-    kernels = None if kept is None else "foreach" if ledger.text("optimizer.name") == "adamw" else "for_loop"
+    torchs = (ledger.text("optimizer.name") or "").lower() == "adamw"  # the others update tensor by tensor
+    kernels = None if kept is None else "foreach" if torchs else "for_loop"
     if ledger.text("model.name") != "mpt_causal_lm":
         preset = _of_the_hub(ledger)
         return {"preset": preset, "optimizer": kernels} if kernels else preset
@@ -235,9 +189,9 @@ def _software(ledger: Ledger, kept: str | None) -> Any:
         "model.attn_config.attn_impl", {"flash": "flash", "triton": "composer-2023", "torch": "eager", "flex": "flash"}
     )
     loss = ledger.choice("model.loss_fn", {"fused_crossentropy": None, "torch_crossentropy": "chain"})
-    if kernel == "flash" and kernels:  # Composer's own update tensor by tensor, torch.optim's do not
-        return {"preset": "flash", "optimizer": kernels} | ({"cross_entropy": loss} if loss else {})
-    return {"preset": kernel or "flash", "cross_entropy": loss} if loss else kernel
+    chosen = {"optimizer": kernels} if kernels and not (old and kernels == "for_loop") else {}
+    chosen |= {"cross_entropy": loss} if loss else {}
+    return {"preset": kernel or "flash", **chosen} if chosen else kernel
 
 
 def _of_the_hub(ledger: Ledger) -> str:

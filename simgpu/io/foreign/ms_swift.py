@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from simgpu.io.foreign.adapters import adapter_targets, beside, quantized
 from simgpu.io.foreign.deepspeed_match import STEPS
-from simgpu.io.foreign.document import mapping_of
+from simgpu.io.foreign.document import mapping_of, parse_document
+from simgpu.io.foreign.fsdp_options import FILE, SWIFT_VERSION
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.overrides import Overrides, overridden
@@ -67,6 +68,11 @@ _CALLBACKS: Final = {
     "activation_cpu_offload": "activations stay on the GPU here",
     "lisa": "layers that are frozen in turn are trained here",
 }
+_FSDP2: Final = {
+    "fsdp": "full_shard auto_wrap",
+    "fsdp_config": {"fsdp_version": 2, "reshard_after_forward": True, "activation_checkpointing": True},
+}
+"""FSDP's options in the file that comes with it."""
 _TASKS: Final = ("causal_lm", "seq_cls")
 _IDLE: Final = (
     "adapters", "add_version", "dataset*", "val_dataset*", "cached_*", "split_dataset_ratio",
@@ -129,12 +135,12 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
     """
     document = overridden(path, over)
     document.data.setdefault("per_device_train_batch_size", 1)
-    written = _written(document.data)
+    written, options = _written(document.data), _put_fsdp(document.data)
     ledger = Ledger(document)
     megatron = next((name for name in _MEGATRON if ledger.raw(name) is not None), None)
     if megatron is not None:
-        fix = "give the same arguments as Megatron-LM's"
-        ledger.refuse(megatron, "is an argument of megatron sft, which is not read", fix=fix)
+        problem = "is an argument of megatron sft, and not of swift sft"
+        ledger.refuse(megatron, problem, fix="start it with megatron sft")
     kind = (next((word for name in _TYPES if (word := ledger.text(name))), None) or "lora").lower()
     if kind not in ("lora", "full"):
         ledger.refuse(
@@ -142,6 +148,8 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
         )
     steps = ledger.raw("gradient_accumulation_steps")
     settings = trainer_settings(ledger)
+    if options is not None:
+        ledger.open[FILE] = options
     settings["model"] = next((name for key in _MODELS if (name := ledger.text(key))), None)
     settings["training.lora"] = _lora(ledger) if kind == "lora" else None
     settings["training.precision"] = settings["training.precision"] or _precision(ledger)
@@ -193,11 +201,36 @@ def _told(ledger: Ledger) -> None:
     ledger.told(_PRICED)
 
 
+def _put_fsdp(data: dict[str, Any]) -> str | None:
+    """Put FSDP's options in the place of what ``fsdp`` names; return a file whose content is still to be given.
+
+    ``swift/arguments/sft_args.py``, _init_fsdp
+    """
+    named, given = data.get("fsdp"), data.get("fsdp_config")
+    if named == "fsdp2":
+        options = _FSDP2
+    elif isinstance(named, dict):
+        options = named
+    elif isinstance(named, str) and named.lstrip().startswith("{"):
+        options = parse_document(named, "fsdp").data
+    elif isinstance(named, str) and named.endswith(".json"):
+        if not isinstance(given, dict):
+            return named
+        options = given
+    else:
+        return None
+    block = options.get("fsdp_config")
+    block = dict(block) if isinstance(block, dict) else {}
+    if not {"version", "fsdp_version"} & block.keys():
+        block["fsdp_version"] = SWIFT_VERSION
+    data |= {"fsdp": options.get("fsdp", "full_shard auto_wrap"), "fsdp_config": block}
+    if block.get("activation_checkpointing"):
+        data["gradient_checkpointing"] = False
+    return None
+
+
 def _written(data: dict[str, Any]) -> dict[str, str]:
-    """Put the files that come with ms-swift in the place of their names; return their text."""
-    if str(data.get("fsdp")) == "fsdp2":
-        data |= {"fsdp": "full_shard auto_wrap", "gradient_checkpointing": False}
-        data["fsdp_config"] = {"fsdp_version": 2, "reshard_after_forward": True, "activation_checkpointing": True}
+    """Put DeepSpeed's files that come with ms-swift in the place of their names; return their text."""
     named = data.get("deepspeed")
     if not isinstance(named, str) or named not in _CONFIGS:
         return {}

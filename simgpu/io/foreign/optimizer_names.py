@@ -10,7 +10,7 @@ _OPTIMIZERS: Final = (
     # Word that the name contains, without underscores; what is kept; kernels of the optimizer.
     ("adamwtorchfused", "adamw", "fused"), ("adamwapexfused", "adamw", "fused"),
     ("8bit", "adam8bit", None), ("4bit", "adam8bit", None), ("lionw8b", "adam8bit", None), ("noop", "none", None),
-    ("adamwtorch", "adamw", "foreach"), ("adafactor", "adafactor", None), ("galore", "adamw", None),
+    ("adamwtorch", "adamw", "foreach"), ("adafactor", "adafactor", None), ("galore", "adamw", "for_loop"),
     ("muon", "sgd", None), ("adam", "adamw", None), ("adopt", "adamw", None), ("lion", "sgd", None),
     ("sgd", "sgd", None),
     ("rmsprop", "sgd", None), ("adagrad", "sgd", None), ("lamb", "adamw", None),

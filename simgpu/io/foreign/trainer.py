@@ -16,7 +16,7 @@ from simgpu.io.foreign.adapters import lora
 from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.deepspeed_match import DEFAULTS, MICRO, STEPS, trainer_values
 from simgpu.io.foreign.document import mapping_of
-from simgpu.io.foreign.fsdp_options import FILE, by_size, read_fsdp
+from simgpu.io.foreign.fsdp_options import asked_fsdp
 from simgpu.io.foreign.launch_arguments import TRL_DEFAULTS, trl_argument
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
@@ -144,7 +144,7 @@ def trainer_settings(ledger: Ledger, at: str = "", *, implied: bool = True, pack
     }
     settings |= kernels(ledger, at, implied=implied)
     settings |= lora(ledger, at)
-    settings |= _sharding(ledger, at)
+    settings |= asked_fsdp(ledger, at)
     settings |= accelerator_config(ledger, at, settings["training.gradient_accumulation"])
     settings |= _matched(ledger, at, settings)
     _loaded(ledger, at)
@@ -171,37 +171,6 @@ def precision(ledger: Ledger, at: str) -> str | None:
         ledger.note("amp: autocast to fp16, which is PyTorch's own choice")
         return "fp16"
     return "tf32" if rounded else None
-
-
-def _sharding(ledger: Ledger, at: str) -> dict[str, Any]:
-    """Read ``fsdp`` and ``fsdp_config``."""
-    asked = ledger.get(f"{at}fsdp")
-    words = " ".join(map(str, asked)).split() if isinstance(asked, list) else str(asked or "").replace(",", " ").split()
-    words = [word.lower() for word in words if word.lower() not in ("false", "none", "no")]
-    block = f"{at}fsdp_config"
-    inline = isinstance(ledger.raw(block), dict)
-    if not inline and words and (named := ledger.text(block)) is not None:
-        ledger.open[FILE] = named
-    if not words and not inline:
-        return {}
-    strategy = next(
-        (word for word in words if word in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard")), None
-    )
-    given = ledger.integer(f"{at}fsdp_version", least=1)
-    if given is None and "true" in words:
-        given = 2  # ``fsdp`` as a truth value came with Transformers 5, whose default it is
-    settings = read_fsdp(ledger, block, version=given, strategy=strategy)
-    by_size(ledger, f"{at}fsdp_min_num_params")
-    if "offload" in words:
-        settings["fsdp.cpu_offload"] = True
-    if strategy and not {"auto_wrap", "true"}.intersection(words) and not _wrapping_classes(ledger, block):
-        settings["fsdp.auto_wrap_policy"] = "no_wrap"  # what Accelerate does unless it is told a policy
-    return {key: value for key, value in settings.items() if value is not None}
-
-
-def _wrapping_classes(ledger: Ledger, block: str) -> bool:
-    data = ledger.raw(block)
-    return isinstance(data, dict) and any("wrap" in str(key) for key in data)
 
 
 def _loaded(ledger: Ledger, at: str) -> None:

@@ -80,10 +80,13 @@ _OTHERS: Final = (
 """lm-sys/FastChat, haotian-liu/LLaVA, QwenLM/Qwen, tatsu-lab/stanford_alpaca and others that take TrainingArguments."""
 IDLE: Final = (*_ARGUMENTS, *_EXAMPLES, *_TRL, *_RECIPES, *_OTHERS)
 """Names; all below one that is a mapping too."""
+_HUB: Final = "kernels of the hub are simulated as the preset's"
 PRICED: Final = {
     "torch_empty_cache_steps": "emptying the cache every so many steps takes no time here",
     "full_determinism": "slower kernels that give equal results are not simulated",
     "activation_offloading": "activations stay on the GPU here",
+    "use_kernels": _HUB,
+    "model_init_kwargs.use_kernels": _HUB,
     "liger_kernel_config": "which of Liger's kernels it turns on or off is not looked at",
 }
 """Arguments that are not simulated, and what is instead."""

@@ -38,6 +38,11 @@ def check_machines(ledger: Ledger, at: str) -> None:
     for name in ("use_cpu", "no_cuda", "use_mps_device"):
         if ledger.flag(f"{at}{name}"):
             ledger.refuse(f"{at}{name}", "asks for a run without NVIDIA GPUs", allowed="false")
+    if ledger.raw(f"{at}parallelism_config") is not None:
+        problem = "has to be an object of Accelerate's ParallelismConfig in Trainer, which no file makes"
+        fix = "write its sizes into a configuration file of Accelerate, and give that as another FILE"
+        ledger.refuse(f"{at}parallelism_config", problem, fix=fix)
+    ledger.idle(f"{at}parallelism_config")
     backend = (ledger.text(f"{at}ddp_backend") or "nccl").lower()
     if "nccl" not in backend:
         ledger.refuse(f"{at}ddp_backend", "reduces gradients without NCCL, which is not simulated", allowed="nccl")
