@@ -54,6 +54,11 @@ def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | No
     _precision(merged, readings, kinds, assumed)
     _micro(merged, readings, kinds, assumed)
     _sequence(merged, kinds, model, assumed)
+    if merged.get("software.cross_entropy") == "fused_linear" and (merged.get("parallel.tp") or 1) > 1:
+        merged.put("software.cross_entropy", "fused", "")
+        merged.notes.append(
+            "Liger's loss in chunks takes no split vocabulary; with tensor parallelism it keeps the logits"
+        )
     if merged.get("software.preset") is None:
         fp8 = merged.get("training.precision") == "fp8"
         preset = "te" if fp8 else "flash"

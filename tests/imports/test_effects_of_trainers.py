@@ -179,7 +179,21 @@ USED: dict[str, tuple[str, dict[str, Any]]] = {
         TRAINER + "accelerator_config: {even_batches: true, gradient_accumulation_kwargs: {num_steps: 4}}\n",
         {"training.gradient_accumulation": 4}),
     "fused loss of Axolotl": (
-        AXOLOTL + "unsloth_cross_entropy_loss: true\n", {"software": {"preset": "flash", "cross_entropy": "fused"}}),
+        AXOLOTL + "unsloth_cross_entropy_loss: true\n", {"software": {"cross_entropy": "fused"}}),
+    "Liger's loss with the head": (
+        AXOLOTL + "liger_fused_linear_cross_entropy: true\n", {"software": {"cross_entropy": "fused_linear"}}),
+    "Liger in Trainer": (
+        TRAINER + "use_liger_kernel: true\ntorch_compile: true\n",
+        {"software": {"preset": "compile", "cross_entropy": "fused_linear"}}),
+    "Liger with a loss of its own": (
+        TRAINER + "use_liger_kernel: true\n"
+        "liger_kernel_config: {fused_linear_cross_entropy: false, cross_entropy: true}\n",
+        {"software": {"cross_entropy": "fused"}}),
+    "Liger without a loss": (
+        TRAINER + "use_liger_kernel: true\nliger_kernel_config: {fused_linear_cross_entropy: false}\n",
+        {"software": {}}),
+    "Liger in Oumi": (
+        OUMI % (", enable_liger_kernel: true", ""), {"software": {"preset": "flash", "cross_entropy": "fused_linear"}}),
     "Liger's loss": (
         AXOLOTL + "liger_cross_entropy: true\neager_attention: true\noptimizer: adamw_torch\n",
         {"software": {"preset": "eager", "optimizer": "foreach", "cross_entropy": "fused"}}),
@@ -331,3 +345,11 @@ def test_json_that_is_none_is_not_understood(tmp_path: Path) -> None:
 def test_options_of_what_is_off_mean_nothing(tmp_path: Path) -> None:
     text = (CHECKPOINTED % "every_n_layers: 2").replace("checkpointing: true", "checkpointing: false")
     assert read(tmp_path, text, ".yaml").idle == ("gradient_checkpointing_kwargs.every_n_layers",)
+
+
+def test_liger_keeps_the_logits_of_a_split_vocabulary(tmp_path: Path) -> None:
+    liger = AXOLOTL + "liger_fused_linear_cross_entropy: true\noptimizer: adamw_torch\n"
+    for more, loss in (("", "fused_linear"), ("tensor_parallel_size: 2\ndp_shard_size: 4\n", "fused")):
+        run = line(tmp_path, "axolotl train a.yaml", {"a.yaml": liger + more})
+        assert at(run, "software.cross_entropy") == [loss]
+        assert any("takes no split vocabulary" in note for note in run.notes) == bool(more)

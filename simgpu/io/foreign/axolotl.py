@@ -116,9 +116,11 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     if any(fused) and "software" not in settings:
         settings["software"] = "flash"
     losses = [ledger.flag(name) for name in _LOSSES]
-    if any(losses):
-        found = settings.get("software") or "flash"
-        settings["software"] = {**(found if isinstance(found, dict) else {"preset": found}), "cross_entropy": "fused"}
+    linear = ledger.flag("liger_fused_linear_cross_entropy")
+    if linear or any(losses):
+        found = settings.get("software")
+        chosen = found if isinstance(found, dict) else {"preset": found} if found else {}
+        settings["software"] = {**chosen, "cross_entropy": "fused_linear" if linear else "fused"}
     if ledger.get("unfrozen_parameters") is not None:
         ledger.refuse("unfrozen_parameters", "freezes the rest; say which", fix="--set training.frozen=[...]")
     settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)

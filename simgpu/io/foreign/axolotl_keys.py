@@ -34,7 +34,7 @@ PRICED: Final = {
                      "liger_rms_norm", "liger_rms_norm_gated", "liger_layer_norm", "liger_swiglu",
                      "liger_glu_activation"), _PRESET),
     **dict.fromkeys(("sample_packing", "batch_flattening", "pretrain_multipack_attn"), _PACKED),
-    **dict.fromkeys(("cut_cross_entropy", "chunked_cross_entropy", "liger_fused_linear_cross_entropy"), _LOGITS),
+    **dict.fromkeys(("cut_cross_entropy", "chunked_cross_entropy"), _LOGITS),
     "use_eaft": "its loss is priced as cross-entropy",
     "tiled_mlp": "the MLP takes all tokens at once here",
     "selective_checkpointing": "blocks are recomputed as gradient_checkpointing says",

@@ -15,6 +15,7 @@ from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.fsdp_options import read_fsdp
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.liger import with_liger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
@@ -130,9 +131,8 @@ def _software(ledger: Ledger, software: Any) -> dict[str, Any]:
     eager = (ledger.text("model.attn_implementation") or "sdpa").lower() == "eager"
     preset = "compile" if ledger.flag("training.compile") else "eager" if eager else "flash"
     kernels = software.get("optimizer") if isinstance(software, dict) else None
-    if ledger.flag("model.enable_liger_kernel"):
-        ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
-    return {"software": {"preset": preset, "optimizer": kernels} if kernels else preset}
+    chosen = {"preset": preset, "optimizer": kernels} if kernels else preset
+    return {"software": with_liger(ledger, chosen) if ledger.flag("model.enable_liger_kernel") else chosen}
 
 
 def _lora(ledger: Ledger) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.liger import with_liger
 from simgpu.io.foreign.optimizer_names import optimizer
 
 _FUSED: Final = ("flash", "sdpa", "fa2", "fa3", "flex", "xformers", "true", "unsloth")
@@ -63,7 +64,7 @@ def kernels(ledger: Ledger, at: str = "", *, implied: bool = True) -> dict[str, 
         settings["software"] = {"preset": preset, "optimizer": own} if own else preset
     liger = [ledger.flag(f"{at}{name}") for name in _LIGER]
     if any(liger):
-        ledger.note("Liger kernels are simulated as the fused kernels of the preset, except the fused head and loss")
+        settings["software"] = with_liger(ledger, settings.get("software"), at)
     if ledger.raw(f"{at}loss_type") == "chunked_nll":
         ledger.get(f"{at}loss_type")
         ledger.note("loss_type: chunked_nll never holds all logits; here they are whole in memory")

@@ -87,7 +87,6 @@ PRICED: Final = {
     "activation_offloading": "activations stay on the GPU here",
     "use_kernels": _HUB,
     "model_init_kwargs.use_kernels": _HUB,
-    "liger_kernel_config": "which of Liger's kernels it turns on or off is not looked at",
 }
 """Arguments that are not simulated, and what is instead."""
 SEVERAL_MODELS: Final = (

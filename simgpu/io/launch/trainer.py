@@ -101,6 +101,7 @@ def trainer_arguments(job: Job, config: Mapping[str, Any], *, fsdp: bool = True)
         _replicas(job) if job.kind == "ddp" else [],
         _recompute(job),
         ["--torch_compile", "True"] if job.software.name == "compile" else [],
+        ["--use_liger_kernel", "True"] if job.software.fused_linear_loss else [],
         ["--report_to", "none", "--save_strategy", "no"],
     ]
     return [row for row in rows if row]
