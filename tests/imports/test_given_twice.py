@@ -19,6 +19,11 @@ TUNE = (
     "model:\n  _component_: torchtune.models.llama3.llama3_8b\nbatch_size: 2\nbatch_size: 4\nepochs: 1\n"
     "optimizer:\n  _component_: torch.optim.AdamW\n"
 )
+OUMI = (
+    "model: {model_name: gpt2}\ntraining:\n  trainer_type: TRL_SFT\n  per_device_train_batch_size: 1\n"
+    "  per_device_train_batch_size: 2\n"
+)
+FOUNDRY = "max_seq_len: 512\nmax_seq_len: 1024\nglobal_train_batch_size: 8\nmodel: {name: mpt_causal_lm}\n"
 
 
 def test_the_last_counts_in_yaml_1_1_and_blocks_are_not_merged() -> None:
@@ -50,6 +55,8 @@ def test_a_note_names_both_lines(tmp_path: Path, text: str, suffix: str, field: 
     [
         (NEMO, r"run\.yaml:1: trainer\.devices: is given twice, first in line 1"),
         (TUNE, r"run\.yaml:4: batch_size: is given twice, first in line 3"),
+        (OUMI, r"run\.yaml:5: training\.per_device_train_batch_size: is given twice, first in line 4"),
+        (FOUNDRY, r"run\.yaml:2: max_seq_len: is given twice, first in line 1"),
     ],
 )
 def test_programs_with_omegaconf_refuse_it(tmp_path: Path, text: str, says: str) -> None:

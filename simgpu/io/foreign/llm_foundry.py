@@ -94,7 +94,7 @@ def read_llm_foundry(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(overridden(path, over).interpolated())
+    ledger = Ledger(overridden(path, over, once=True).interpolated())
     kept = _optimizer(ledger)
     settings: dict[str, Any] = {
         "model": _model(ledger),

@@ -102,7 +102,7 @@ def read_olmo(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(overridden(path, over).interpolated())
+    ledger = Ledger(overridden(path, over, once=True).interpolated())
     model = _model(ledger)
     settings: dict[str, Any] = {
         "model": model,

@@ -75,7 +75,7 @@ def read_oumi(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ScenarioError
         For training that is not simulated.
     """
-    ledger = Ledger(overridden(path, over))
+    ledger = Ledger(overridden(path, over, once=True))
     kind = (ledger.text("training.trainer_type") or "trl_sft").lower()
     if kind not in _TRAINERS:
         ledger.refuse("training.trainer_type", "is not simulated", allowed=", ".join(_TRAINERS).upper())
