@@ -226,8 +226,26 @@ LEVERS = {
     "sharding.zero3", "sharding.fsdp", "sharding.hsdp", "sharding.distributed_optimizer", "overlap.zero",
     "overlap.fsdp", "overlap.distributed_optimizer", "overlap.tp", "overlap.p2p", "overlap.p2p.interleaved",
     "bucket.zero", "bucket.ddp", "sequence_parallel", "interleaving", "schedule.zbh1", "schedule.1f1b",
-    "tensor_parallel", "tensor_parallel.pipeline",
+    "tensor_parallel", "tensor_parallel.pipeline", "fused_loss",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ([], ["use_liger_kernel: true"]),
+        (["framework=llamafactory"], ["enable_liger_kernel: true"]),
+        (["framework=megatron"], []),
+        (["parallel.tp=2"], []),
+        (["software={preset: flash, cross_entropy: fused_linear}"], []),
+    ],
+)
+def test_the_loss_in_chunks_is_tried_where_the_framework_has_it(changes, options):
+    case = load_cases("four_vs_eight", overrides=changes)[0]
+    found = [lever for lever in levers(case) if lever.name == "fused_loss"]
+    assert [lever.option for lever in found] == options
+    assert all(lever.settings == {"software.cross_entropy": "fused_linear"} for lever in found)
+    assert all(lever.against == {MEMORY} for lever in found)
 
 
 def test_an_imported_scenario_knows_its_framework(tmp_path):
