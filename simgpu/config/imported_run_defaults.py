@@ -12,6 +12,7 @@ from simgpu.io.foreign.launch_line import WITHOUT_TRAINER
 from simgpu.io.foreign.llamafactory import COMPUTED
 from simgpu.io.foreign.reading import Reading
 from simgpu.workload.architecture import Architecture
+from simgpu.workload.encoder_decoder import EncoderDecoder
 
 _SEQUENCE: Final = 2048
 _TRAINED: Final = ("args.per_device_train", "args.per_gpu_train")
@@ -25,6 +26,10 @@ _SEQUENCES: Final = {
 _OF_TRANSFORMERS: Final = ("trainer", "llamafactory", "oumi")
 _HUGGING_FACE: Final = (*_OF_TRANSFORMERS, "axolotl", "ms-swift", "accelerate", "deepspeed", "launch-line")
 _MICRO: Final = "training.micro_batch_size"
+_LOADED: Final = "loaded_dtype"
+_HALF: Final = ("bf16", "fp16")
+"""Formats that products of such weights run in, unless they are cast."""
+_UNSHARDED: Final = (None, "none", "ddp", "dataparallel")
 
 
 def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | None) -> list[str]:
@@ -63,6 +68,8 @@ def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | No
         fp8 = merged.get("training.precision") == "fp8"
         preset = "te" if fp8 else "flash"
         what = "Transformer Engine" if fp8 else "PyTorch with FlashAttention-2"
+        if isinstance(model, EncoderDecoder) and kinds & set(_HUGGING_FACE) and not fp8:
+            preset, what = "eager", "PyTorch, as Transformers runs the attention of T5"
         merged.put("software.preset", preset, "")
         assumed.append(f"software: {preset}, kernels of {what}")
     if "training.optimizer" not in merged.values and kinds & set(_HUGGING_FACE):
@@ -126,6 +133,11 @@ def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], ass
             merged.notes.append(f"the adapters' own products run in fp32 there, and in {dtype} here")
         return
     if given is not None:
+        return
+    stored = next((reading.open[_LOADED] for reading in readings if _LOADED in reading.open), None)
+    if stored in _HALF and not zero and merged.get("parallel.data_parallel") in _UNSHARDED:
+        merged.put("training.precision", stored, "")
+        assumed.append(f"training.precision: {stored}, as the weights are loaded, since no file asks for another")
         return
     if kinds & set(_HUGGING_FACE):
         merged.put("training.precision", "fp32", "")

@@ -154,6 +154,27 @@ def test_the_batch_that_nobody_gives_does_not_hang_on_how_the_model_is_given(tmp
     assert as_a_file.data["training"]["micro_batch_size"] == 1
 
 
+@pytest.mark.parametrize(
+    ("more", "precision"),
+    [(" --torch_dtype bfloat16", "bf16"), ("", "fp32"), (" --torch_dtype bfloat16 --fsdp full_shard", "fp32")],
+)
+def test_weights_that_nothing_casts_are_multiplied_in_their_format(imported: Import, more: str, precision: str) -> None:
+    line = "torchrun --nproc_per_node 4 run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 2"
+    run = imported({"run.sh": line + more})
+    assert run.data["training"]["precision"] == precision
+    assert any("as the weights are loaded" in sentence for sentence in run.assumed) == (precision == "bf16")
+
+
+@pytest.mark.parametrize("blocking", ["", "CUDA_LAUNCH_BLOCKING=1 "])
+@pytest.mark.parametrize(("model", "kernels"), [("gpt2", "flash"), ("t5-base", "eager")])
+def test_the_kernels_that_are_assumed_are_said(imported: Import, blocking: str, model: str, kernels: str) -> None:
+    line = f"torchrun --nproc_per_node 4 run.py --model_name_or_path {model} --per_device_train_batch_size 2 --bf16"
+    run = imported({"run.sh": blocking + line})
+    software = run.data["software"]
+    assert (software if isinstance(software, str) else software["preset"]) == kernels
+    assert any(sentence.startswith(f"software: {kernels}, kernels of") for sentence in run.assumed)
+
+
 def test_what_nobody_says_is_said(imported: Import) -> None:
     run = imported({"ds.json": DEEPSPEED}, model="llama-2-7b")
     assert run.assumed == (
