@@ -8,6 +8,7 @@ from typing import Final
 from simgpu.config.imported_run_layout import model_parallel
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged
 from simgpu.io.foreign.accelerate import MEGATRON
+from simgpu.io.foreign.launch_accelerate import UNSTAGED
 from simgpu.io.foreign.launch_line import WITHOUT_TRAINER
 from simgpu.io.foreign.llamafactory import COMPUTED
 from simgpu.io.foreign.reading import Reading
@@ -56,6 +57,9 @@ def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | No
     """
     kinds = {reading.kind for reading in readings}
     assumed: list[str] = []
+    if any(UNSTAGED in reading.open for reading in readings) and "deepspeed" not in kinds:
+        merged.put("parallel.data_parallel", "zero2", "")
+        assumed.append("parallel.data_parallel: zero2, Accelerate's default where --use_deepspeed has no --zero_stage")
     _precision(merged, readings, kinds, assumed)
     _micro(merged, readings, kinds, assumed)
     _sequence(merged, kinds, model, assumed)

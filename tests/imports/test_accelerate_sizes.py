@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simgpu.config.imported_run import RunAnswers, import_run
 from simgpu.errors import ScenarioError
 from tests.imports.lines import at, line
 
@@ -72,3 +73,44 @@ def test_a_precision_that_the_script_gives_to_accelerator(tmp_path: Path, option
 def test_a_line_without_gpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"launcher.cpu = true: asks for a run without GPUs"):
         line(tmp_path, f"accelerate launch --cpu --num_processes 4 {TRAIN}")
+
+
+DEEPSPEED = "accelerate launch --use_deepspeed --num_processes 8"
+ZERO3 = {"z3.json": '{"zero_optimization": {"stage": 3}}'}
+
+
+def test_deepspeed_without_a_stage(tmp_path: Path) -> None:
+    """DeepSpeedPlugin takes stage 2 without ACCELERATE_DEEPSPEED_ZERO_STAGE."""
+    run = line(tmp_path, f"{DEEPSPEED} {TRAIN}")
+    assert run.data == line(tmp_path, f"{DEEPSPEED} --zero_stage 2 {TRAIN}").data
+    assert at(run, "parallel.data_parallel") == ["zero2"]
+    words = "parallel.data_parallel: zero2, Accelerate's default where --use_deepspeed has no --zero_stage"
+    assert words in run.assumed
+
+
+def test_a_file_of_deepspeed_beside_a_line_without_a_stage(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"{DEEPSPEED} {TRAIN}")
+    (tmp_path / "z3.json").write_text(ZERO3["z3.json"])
+    answers = RunAnswers(topology="dgx-a100")
+    run = import_run([tmp_path / "run.sh", tmp_path / "z3.json"], answers, folder=tmp_path)
+    assert at(run, "parallel.data_parallel") == ["zero3"]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"{TRAIN} --deepspeed z3.json", f"--deepspeed_config_file z3.json {TRAIN}",
+        f"src/{TRAIN} --stage sft --finetuning_type full --template llama3 --deepspeed z3.json",
+    ],
+)  # fmt: skip
+def test_the_stage_of_a_file_of_deepspeed(tmp_path: Path, rest: str) -> None:
+    assert at(line(tmp_path, f"{DEEPSPEED} {rest}", ZERO3), "parallel.data_parallel") == ["zero3"]
+
+
+def test_a_stage_that_the_script_s_own_file_may_say(tmp_path: Path) -> None:
+    text = "base_model: meta-llama/Llama-2-7b-hf\nmicro_batch_size: 1\nsequence_len: 512\nbf16: true\n"
+    start = f"{DEEPSPEED} -m axolotl.cli.train ax.yml"
+    run = line(tmp_path, start, {**ZERO3, "ax.yml": f"{text}deepspeed: z3.json\n"})
+    assert at(run, "parallel.data_parallel") == ["zero3"]
+    with pytest.raises(ScenarioError, match="left open: --use_deepspeed without --zero_stage, where Accelerate takes"):
+        line(tmp_path, start, {"ax.yml": text})

@@ -215,3 +215,61 @@ def test_a_dash_of_print(tmp_path: Path, start: str) -> None:
         line(tmp_path, f"{start} {ARGUMENTS} 1")
     with pytest.raises(ScenarioError, match="fix: write --bf16"):
         line(tmp_path, f"{TRAIN} \N{EN DASH}bf16")
+
+
+MEGATRON = "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512"
+
+
+def _after_a_file(value: str) -> str:
+    command = f'"pretrain_gpt.py {MEGATRON} --micro-batch-size 2 --global-batch-size 64 --vocab-size 50257 {value}"'
+    return f"source $HOME_X/start\nMB=1\nexport CMD={command}\nsrun bash -c 'torchrun --nproc_per_node 8 $CMD'"
+
+
+@pytest.mark.parametrize(
+    "value", ["--save $SAVE_X", "--data-path=$DATA_X", "--vocab-file ${V_X}", "--load $L_X/a --fp16"]
+)
+def test_a_variable_that_the_script_sets_after_a_file_is_its_own(tmp_path: Path, value: str) -> None:
+    run = line(tmp_path, _after_a_file(value))
+    assert at(run, "training.micro_batch_size", "cluster.gpus") == [2, 8]
+
+
+@pytest.mark.parametrize("value", ["$OPTIONS_X", "--fp16 $OPTIONS_X", "--save $MB", "--save $A_X $A_X"])
+def test_more_than_a_path_may_come_from_a_file(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ScenarioError, match=r"a launch line with CMD, which \$HOME_X/start may set"):
+        line(tmp_path, _after_a_file(value).replace("MB=1\n", "").replace("source", "MB=1\nsource"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        ("--config-path conf/megatron --config-name gpt_5b.yaml trainer.devices=1", "gpt_5b.yaml"),
+        ("--config-path=conf --config-name=gpt_5b", "gpt_5b.yaml"),
+        ("--config-name gpt_5b model.micro_batch_size=1", "gpt_5b.yaml"),
+        ("-cp conf -cn gpt.yml", "gpt.yml"),
+    ],
+)
+def test_a_configuration_of_hydra(tmp_path: Path, arguments: str, file: str) -> None:
+    with pytest.raises(ScenarioError, match=f"names a configuration of Hydra, .* fix: give {file} itself"):
+        line(tmp_path, f"torchrun --nproc_per_node 8 pretraining.py {arguments}", model="llama-2-7b")
+
+
+def test_a_model_s_name_is_no_configuration_of_hydra(tmp_path: Path) -> None:
+    run = line(tmp_path, "torchrun --nproc_per_node 8 run_clm.py --config-name gpt2 --per_device_train_batch_size 1")
+    assert at(run, "cluster.gpus") == [8]
+
+
+@pytest.mark.parametrize(
+    "script", ["-m verl.trainer.fsdp_sft_trainer", "verl/trainer/fsdp_sft_trainer.py", "-m verl.trainer.main_ppo"]
+)
+def test_verl(tmp_path: Path, script: str) -> None:
+    with pytest.raises(ScenarioError, match="is verl's, whose arguments are not read; fix: give the run as arguments"):
+        line(tmp_path, f"torchrun --nproc_per_node 4 {script} data.max_length=1024 optim.lr=1e-5")
+
+
+@pytest.mark.parametrize(
+    "script", ["../train_dpo.py", "--module openrlhf.cli.train_dpo", "examples/train_ppo_ray.py", "-m trl.scripts.kto"]
+)
+def test_preference_learning_by_other_names(tmp_path: Path, script: str) -> None:
+    start = "deepspeed" if "--module" in script else "torchrun --nproc_per_node 8"
+    with pytest.raises(ScenarioError, match="is not simulated: its step is more than one model's training"):
+        line(tmp_path, f"{start} {script} --pretrain x --ref_offload --beta 0.1", model="llama-2-13b")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simgpu.errors import ScenarioError
+from simgpu.io.foreign.shell_start import job_variables
 from tests.imports.lines import at, line
 
 TRAIN = "python train.py --model_name_or_path gpt2 --per_device_train_batch_size 1"
@@ -186,3 +187,23 @@ def test_uneven_hosts_are_said(tmp_path: Path, start: str, hosts: str, shares: s
     run = line(tmp_path, f"{start} {TRAIN.removeprefix('python ')}", {"hosts": hosts})
     assert at(run, "cluster.gpus", "cluster.nodes") == [2 * each, 2]
     assert f"gpus: run.sh has {shares} on its nodes; {each} on each are simulated" in run.notes
+
+
+@pytest.mark.parametrize("empty", ["--account=", "--account", "--time =", "--partition= ", "-A", "--exclusive", "-N"])
+def test_an_option_of_slurm_without_a_value_takes_nothing_of_the_next_line(tmp_path: Path, empty: str) -> None:
+    job = f"#SBATCH {empty}\n#SBATCH --nodes=4\n#SBATCH {empty}\n#SBATCH --ntasks-per-node=8\n#SBATCH --gres=gpu:8\n"
+    run = line(tmp_path, f"{job}srun {TRAIN}")
+    assert at(run, "cluster.gpus", "cluster.nodes") == [32, 4]
+
+
+@pytest.mark.parametrize(
+    "job",
+    ["#PBS -A\n#PBS -l select=2:ngpus=4:mpiprocs=4\n", "#PBS -l\n#PBS -q\n#PBS -l select=2:ngpus=4:mpiprocs=4\n"],
+)
+def test_an_option_of_pbs_without_a_value(tmp_path: Path, job: str) -> None:
+    assert at(line(tmp_path, f"{job}mpirun {TRAIN}"), "cluster.gpus", "cluster.nodes") == [8, 2]
+
+
+@pytest.mark.parametrize("job", ["#PBS\n-l select=2:mpiprocs=4", "#BSUB -P\n-nnodes 4", "#SBATCH\n--nodes=4"])
+def test_a_line_of_a_scheduler_ends_with_its_line(job: str) -> None:
+    assert job_variables(job) == {}

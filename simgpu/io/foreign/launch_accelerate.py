@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from simgpu.io.foreign.accelerate import megatron_plugin, parallel_axes
 from simgpu.io.foreign.fsdp_options import read_fsdp
-from simgpu.io.foreign.launch_arguments import launcher_keys
+from simgpu.io.foreign.launch_arguments import file_arguments, launcher_keys
 from simgpu.io.foreign.launch_words import LaunchLine
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import MIXED
@@ -20,6 +20,9 @@ ACCELERATE_FILE: Final = "accelerate_config_file"
 _SHARDING: Final = ("use_fsdp", "use_megatron_lm", "use_deepspeed")
 _WITHOUT_TRAINER: Final = ("with_tracking", "num_warmup_steps", "checkpointing_steps")
 """Arguments of huggingface/transformers examples/pytorch/*_no_trainer.py, which TrainingArguments does not have."""
+
+UNSTAGED: Final = "deepspeed_without_stage"
+"""Among what is left open: DeepSpeed is asked for on the line, and its stage is that of a file beside, if any."""
 
 
 def accelerate_options(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any], *, gpus: int | None) -> dict[str, Any]:
@@ -67,6 +70,10 @@ def accelerate_options(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any],
     stage = ledger.integer("launcher.zero_stage")
     if stage is not None:
         settings["parallel.data_parallel"] = f"zero{stage}" if stage else "ddp"
+    elif _without_stage(ledger) and _configured(line, ledger.source):
+        ledger.open["parallel.data_parallel"] = "--use_deepspeed without --zero_stage, where Accelerate takes zero2"
+    elif _without_stage(ledger):
+        ledger.open[UNSTAGED] = "--zero_stage"
     for name in ("offload_optimizer", "offload_param"):
         device = ledger.text(f"launcher.{name}_device")
         if device and device.lower() != "none":
@@ -89,6 +96,22 @@ def accelerate_options(ledger: Ledger, line: LaunchLine, own: Mapping[str, Any],
         kernels = own["software"].get("optimizer") if isinstance(own.get("software"), dict) else None
         settings["software"] = {"preset": "compile", "optimizer": kernels} if kernels else "compile"
     return settings
+
+
+def _without_stage(ledger: Ledger) -> bool:
+    """Return whether DeepSpeed is asked for, and no file says its stage: DeepSpeedPlugin has 2 then.
+
+    huggingface/accelerate src/accelerate/utils/dataclasses.py (ACCELERATE_DEEPSPEED_ZERO_STAGE).
+    """
+    return bool(ledger.flag("launcher.use_deepspeed")) and not {ACCELERATE_FILE, "deepspeed_config_file"} & {
+        *ledger.open
+    }
+
+
+def _configured(line: LaunchLine, source: str) -> bool:
+    """Return whether the script is configured by what is read as a file, which may name DeepSpeed's."""
+    above = file_arguments(line, source)
+    return above is not None and bool(above[1] or "deepspeed" in above[0].values)
 
 
 def _contradictions(ledger: Ledger, line: LaunchLine, launched: dict[str, Any], own: Mapping[str, Any]) -> None:

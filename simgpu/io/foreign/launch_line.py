@@ -19,7 +19,8 @@ from simgpu.io.foreign.host_list import uneven
 from simgpu.io.foreign.key_account import leaves
 from simgpu.io.foreign.launch_accelerate import ACCELERATE_FILE, accelerate_options, has_trainer
 from simgpu.io.foreign.launch_arguments import OWN_FILE, TRL, file_arguments, launcher_keys, trl_argument
-from simgpu.io.foreign.launch_words import LaunchLine, find_launch_line, taken_apart
+from simgpu.io.foreign.launch_methods import check_method
+from simgpu.io.foreign.launch_words import find_launch_line, taken_apart
 from simgpu.io.foreign.launcher_keys import COUNTS, LAUNCHER, WRAPPER
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.nccl_environment import idle_variables, nccl_settings
@@ -54,8 +55,6 @@ _IDLE: Final = (
 _NO_SCRIPTS: Final = (".json", ".yaml", ".yml", ".toml")
 _MODELS: Final = ("args.model_name_or_path", "args.model_name", "args.pretrained_model_name_or_path", "args.model_id")
 _NAME: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_OF_COOKBOOK: Final = ("--enable_fsdp", "--peft_method", "--batch_size_training")
-_BEYOND: Final = re.compile(r"(run_)?(dpo|grpo|kto|ppo|rloo|orpo|cpo|gkd|online_dpo|nash_md|xpo)(_\w+)?\.py")
 
 
 class _LineLedger(Ledger):
@@ -164,7 +163,7 @@ def read_launch_line(path: Path, *, over: Sequence[Overrides] = (), own_argument
     (16, 4, 'bf16')
     """
     line = find_launch_line(read_text(path, str(path)), path.name, path.parent)
-    _check_method(line, path.name)
+    check_method(line, path.name)
     ranks = find_ranks(line, path.name, path.parent)
     arguments = Document(source=path.name, data=arguments_mapping(line.arguments) if own_arguments else {})
     data: dict[str, Any] = {
@@ -241,25 +240,6 @@ def _own_precision(ledger: Ledger, settings: dict[str, Any]) -> None:
         settings["training.precision"] = ledger.choice("args.mixed_precision", MIXED)
 
 
-def _check_method(line: LaunchLine, source: str) -> None:
-    """Refuse scripts of preference and reinforcement learning, by the names that TRL and ms-swift give them."""
-    if line.launcher == "megatron" and line.script not in ("sft", "pt"):
-        problem, fix = (
-            "is ms-swift's Megatron, whose arguments are not read",
-            "give the run as Megatron's own arguments",
-        )
-        raise ScenarioError(
-            [Issue(field="script", value=f"megatron {line.script}", problem=problem, fix=fix, file=source)]
-        )
-    other = next((word for word in line.arguments if word.partition("=")[0] in _OF_COOKBOOK), None)
-    if other is not None:
-        problem, fix = "is of llama-cookbook, whose arguments are not read", "give the run as arguments of Trainer"
-        raise ScenarioError([Issue(field=other.partition("=")[0], problem=problem, fix=fix, file=source)])
-    if _BEYOND.fullmatch(line.script.rsplit("/", 1)[-1]) or (line.launcher == "swift" and line.script == "rlhf"):
-        problem = "is not simulated: its step is more than one model's training"
-        raise ScenarioError([Issue(field="script", value=line.script, problem=problem, allowed="sft", file=source)])
-
-
 def _tower(ledger: Ledger) -> None:
     """Say what of LLaVA's training is not simulated; its arguments stand in many scripts derived from it."""
     if ledger.flag("args.tune_mm_mlp_adapter"):
@@ -271,5 +251,5 @@ def _tower(ledger: Ledger) -> None:
 def _environment(ledger: Ledger) -> dict[str, Any]:
     settings = nccl_settings(ledger, "env")
     if ledger.flag("env.CUDA_LAUNCH_BLOCKING"):
-        settings["software"] = {"preset": "flash", "cuda_launch_blocking": True}
+        settings["software"] = {"cuda_launch_blocking": True}
     return settings

@@ -17,7 +17,8 @@ _HERE: Final = re.compile(
     r"\$\(\s*(?:cd\s+[\"']?)?(?:--\s+)?\$\(\s*dirname\s+(?:--\s+)?[^()]*(?:BASH_SOURCE|\$0)[^()]*\)[\"']?[^()]*pwd[^()]*\)"
     r"|\$\(\s*dirname\s+(?:--\s+)?[^()]*(?:BASH_SOURCE|\$0)[^()]*\)|\$\(\s*pwd\s*\)|`\s*pwd\s*`|\$\{?PWD\b\}?"
 )
-_SBATCH: Final = re.compile(r"^#SBATCH\s+(?:(--[\w-]+)[=\s]+|(-[NnGc])[=\s]*)(\S+)", re.MULTILINE)
+_SBATCH: Final = re.compile(r"^#SBATCH[ \t]+(?:(--[\w-]+)[= \t]+|(-[NnGc])[= \t]*)(\S+)", re.MULTILINE)
+"""Each ends with its line, as the schedulers read them: an option without a value takes nothing of the next one."""
 _SLURM: Final = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "-N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "--gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"), "--ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
@@ -27,9 +28,9 @@ _SLURM: Final = {
     "--cpus-per-task": ("SLURM_CPUS_PER_TASK",), "-c": ("SLURM_CPUS_PER_TASK",),
 }  # fmt: skip
 """Variables of a Slurm job by the option of ``sbatch`` that decides them."""
-_PBS: Final = re.compile(r"^#PBS\s+(?:-\S+\s+)*?-l\s*(?:\S*,)?(select|nodes)=([^\s,]{1,2000})", re.MULTILINE)
-_SCATTERED: Final = re.compile(r"^#PBS\s.*\bplace=\S*(?:scatter|excl)", re.MULTILINE)
-_LSF: Final = re.compile(r"^#BSUB\s+(?:-\S+\s+)*?-nnodes\s+([0-9]{1,6})\b", re.MULTILINE)
+_PBS: Final = re.compile(r"^#PBS[ \t]+(?:-\S+[ \t]+)*?-l[ \t]*(?:\S*,)?(select|nodes)=([^\s,]{1,2000})", re.MULTILINE)
+_SCATTERED: Final = re.compile(r"^#PBS[ \t].*\bplace=\S*(?:scatter|excl)", re.MULTILINE)
+_LSF: Final = re.compile(r"^#BSUB[ \t]+(?:-\S+[ \t]+)*?-nnodes[ \t]+([0-9]{1,6})\b", re.MULTILINE)
 _SUMMIT_SLOTS: Final = 42
 """Lines of a node in LSB_DJOB_HOSTFILE: the cores of a node of Summit, whose LSF knows ``-nnodes``."""
 _PBS_HOSTS: Final = "/var/spool/pbs/aux/job"

@@ -9,6 +9,7 @@ from typing import Final
 
 from simgpu.io.foreign.shell_arithmetic import whole_number
 from simgpu.io.foreign.shell_braces import braced
+from simgpu.io.foreign.shell_idle import stands_in_paths, tells_where
 from simgpu.io.foreign.shell_parameters import parameter
 from simgpu.io.foreign.shell_patterns import changed, unknown
 from simgpu.io.foreign.shell_words import Word, closing, split_words
@@ -23,10 +24,6 @@ _SLICE: Final = re.compile(r":(?=\s|\d)\s*(-?\d+)(?::\s*(\d+))?")
 _STEPS: Final = re.compile(rf"(?:\+\+|--)\s*({_NAME})|({_NAME})\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _MOST_WORDS, _MOST_CHARACTERS = 10_000, 1_000_000
 """Of a variable: one that doubles itself line by line would fill the memory. A larger one stays as it is written."""
-_OF_LAUNCH: Final = re.compile(
-    r"MASTER_(ADDR|PORT)|(NODE_|LOCAL_)?RANK|HOME|USER|PWD|HOSTNAME|PORT|HOST|(SLURM|WANDB|JOB)_\w+"
-)
-"""Variables that tell a job where it runs, which changes no time."""
 _DEEPEST: Final = 8  # defaults in one another
 
 
@@ -115,7 +112,9 @@ class Variables:
         """Give a variable a value, with the doubts about the variables that have been looked at for it."""
         if len(values) > _MOST_WORDS or sum(map(len, values)) > _MOST_CHARACTERS:
             values = [f"${name}"]
-        reason = next((found for one in sorted(self.seen) if (found := self.doubt(one))), "")
+        reasons = {one: found for one in sorted(self.seen) if (found := self.doubt(one))}
+        own = {one for one in reasons if one not in self.values and stands_in_paths(one, values)}
+        reason = next((found for one, found in reasons.items() if one not in own), "")
         extra = [word for one in sorted(self.seen) for word in self.left_out.get(one, [])]
         (self.given.add if self.depend_on_arguments() else self.given.discard)(name)
         self.values[name] = values
@@ -163,7 +162,7 @@ class Variables:
 
     def doubt(self, name: str) -> str:
         """Return what may have set a variable; empty where nothing may."""
-        if _OF_LAUNCH.fullmatch(name):
+        if tells_where(name):
             return ""
         if name in self.doubts:
             return self.doubts[name]
