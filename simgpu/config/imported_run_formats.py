@@ -13,6 +13,8 @@ _PEFT: Final = ("trainer", "launch-line", "axolotl", "llamafactory", "ms-swift",
 """Kinds of files whose adapters are huggingface/peft's."""
 _TRL: Final = ("trainer", "launch-line")
 """Those of huggingface/trl, which casts adapters above quantized weights to bf16 (``trl/trainer/sft_trainer.py``)."""
+_OWN_STATES: Final = ("adam8bit", "none")
+"""Optimizers whose states have no format of the parameter's: those in 8 bits, and none."""
 
 
 def formats(merged: Merged, readings: Sequence[Reading]) -> None:
@@ -86,7 +88,7 @@ def loaded_formats(merged: Merged, loaded: str) -> None:
     Notes
     -----
     Under DDP and on one GPU a parameter keeps the format that it is loaded in, and PyTorch's optimizers make states in
-    that of the parameter; FSDP under Accelerate makes them fp32 again
+    that of the parameter, which those in 8 bits do not; FSDP under Accelerate makes them fp32 again
     (huggingface/accelerate ``src/accelerate/accelerator.py``), and DeepSpeed keeps masters.
 
     Examples
@@ -101,9 +103,9 @@ def loaded_formats(merged: Merged, loaded: str) -> None:
     for name, dtype in (("param", loaded), ("grad", loaded), ("reduce", loaded), ("master", "none")):
         if merged.get(f"training.{name}_dtype") is None:
             merged.put(f"training.{name}_dtype", dtype, "")
-    merged.notes.append(
-        f"weights and gradients in {loaded}, as they are loaded; moments are in fp32 here, and {loaded} there"
-    )
+    own = str(merged.get("training.optimizer")).lower() in _OWN_STATES
+    moments = "" if own else f"; moments are in fp32 here, and {loaded} there"
+    merged.notes.append(f"weights and gradients in {loaded}, as they are loaded{moments}")
 
 
 def unsharded_amp(merged: Merged, gpus: int) -> None:

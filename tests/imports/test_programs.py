@@ -10,6 +10,7 @@ from simgpu.config.imported_run import RunAnswers, import_run
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.launch_programs import started
 from tests.imports.lines import at, line
+from tests.imports.test_degrees import TORCHTUNE
 from tests.imports.test_reader_keys import NANOTRON
 
 BATCH = ("training.micro_batch_size", "training.gradient_accumulation")
@@ -232,3 +233,17 @@ def test_gpus_that_a_line_leaves_to_the_machine_are_named_with_the_topology(tmp_
         ScenarioError, match=r"no file says which machines, and run.sh leaves GPUs to --nproc_per_node gpu"
     ):
         import_run([tmp_path / "run.sh"], RunAnswers(model="gpt2"), folder=tmp_path)
+
+
+def test_options_of_a_block_of_torchtune_on_the_line(tmp_path: Path) -> None:
+    files = {"t.yaml": TORCHTUNE}
+    text = "tune run --nproc_per_node 8 full_finetune_distributed --config t.yaml optimizer.lr=5e-6 batch_size=3"
+    assert at(line(tmp_path, text, files), "training.micro_batch_size") == [3]
+
+
+def test_the_first_llama_factory_cuts_at_1024(tmp_path: Path) -> None:
+    rest = (
+        "--stage sft --model_name_or_path Qwen/Qwen2.5-7B --finetuning_type full --per_device_train_batch_size 2 --bf16"
+    )
+    for script, length in (("src/train_bash.py", 1024), ("src/train.py", 2048)):
+        assert at(line(tmp_path, f"python {script} {rest}"), "training.sequence_length") == [length]

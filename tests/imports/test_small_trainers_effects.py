@@ -1,4 +1,4 @@
-"""Keys of torchtune, nanotron, picotron and GPT-NeoX that once were read as another thing than these make of them."""
+"""Keys of torchtune, ms-swift, nanotron, picotron and GPT-NeoX that once were read as another thing than these make of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from simgpu.errors import ScenarioError
 from simgpu.io.foreign.reading import Reading
+from tests.imports.lines import at, line
 from tests.imports.reading import read
 from tests.imports.test_deepspeed_effects import told
 from tests.imports.test_degrees import TORCHTUNE
@@ -34,6 +35,15 @@ def neox(folder: Path, **keys: Any) -> Reading:
 def nanotron(folder: Path, more: str, *, model: str = "") -> Reading:
     text = NANOTRON.replace("pp: 1, MORE", more).replace("vocab_size: 100", f"vocab_size: 100{model}")
     return read(folder, text, ".yaml")
+
+
+@pytest.mark.parametrize(("name", "batch"), [("batch_size", 4), ("per_device_train_batch_size", 4), ("x", 1)])
+def test_names_of_the_first_ms_swift(tmp_path: Path, name: str, batch: int) -> None:
+    text = f"NPROC_PER_NODE=2 swift sft --model_type qwen-7b --sft_type full --dtype bf16 --{name} 4 --max_length 512"
+    run = line(tmp_path, text)
+    assert at(run, "training.micro_batch_size", "training.precision", "model.ffn") == [batch, "bf16", 11008]
+    assert not any("torch_dtype is left out" in said for said in run.notes)
+    assert ("x" in str(run.unknown)) is (name == "x")
 
 
 @pytest.mark.parametrize(("tp", "split"), [(1, None), (2, True)])
@@ -64,6 +74,23 @@ def test_states_of_torchtunes_optimizers(
     assert reading.settings["training.optimizer"] == kept
     assert reading.settings["software"]["optimizer"] == kernels
     assert (told(reading, "the moments are in bf16 there"), told(reading, "managed memory")) == (moments, paged)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept", "note"),
+    [
+        ("optimizer=torch.optim.AdamW", ["adamw", "fused"], None),
+        ("optimizer=torch.optim.SGD", ["sgd", "fused"], "torch.optim.SGD of run.sh goes before torch.optim.AdamW"),
+        ("loss=torchtune.modules.loss.CEWithChunkedOutputLoss", ["adamw", "fused"], "logits in chunks"),
+    ],
+)
+def test_a_component_by_the_name_of_its_block(tmp_path: Path, words: str, kept: list[str], note: str | None) -> None:
+    text = TORCHTUNE.replace("torch.optim.AdamW}", "torch.optim.AdamW, fused: true}")
+    run = line(tmp_path, f"tune run --nproc_per_node 4 x --config c.yaml {words}", {"c.yaml": text})
+    assert at(run, "training.optimizer", "software.optimizer") == kept
+    assert run.unknown == ()
+    assert not any("a block of options" in said for said in run.notes)
+    assert note is None or any(note in said for said in run.notes)
 
 
 @pytest.mark.parametrize(

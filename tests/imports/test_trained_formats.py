@@ -112,3 +112,19 @@ def test_no_gradient_of_llm_foundry_has_frozen_weights_in_it(played: Played) -> 
 def test_megatron_refuses_both_ways_of_accumulating(played: Played) -> None:
     with pytest.raises(ScenarioError, match="--main-grads-dtype can only be fp32 when"):
         played("pre.sh", MEGATRON + "--main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32")
+
+
+@pytest.mark.parametrize(
+    ("optim", "moments"),
+    [("adamw_torch", "; moments are in fp32 here, and bf16 there"), ("paged_adamw_8bit", ""), ("adamw_bnb_8bit", "")],
+)
+def test_moments_beside_weights_as_they_are_loaded(tmp_path: Path, optim: str, moments: str) -> None:
+    path = tmp_path / "sft.yaml"
+    path.write_text(
+        "model_name_or_path: meta-llama/Llama-2-7b-hf\ntorch_dtype: bfloat16\nbf16: true\nmax_length: 512\n"
+        f"per_device_train_batch_size: 1\noutput_dir: x\noptim: {optim}\n",
+        encoding="utf-8",
+    )
+    imported = import_run([path], RunAnswers(topology="dgx-a100", gpus=4))
+    (said,) = (note for note in imported.notes if note.startswith("weights and gradients in bf16"))
+    assert said == f"weights and gradients in bf16, as they are loaded{moments}"

@@ -39,6 +39,8 @@ _BLOCKS: Final = {
 """Blocks of Accelerate's configuration, and how the names of the launcher's options for them begin."""
 _TYPES: Final = {"use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM", "multi_gpu": "MULTI_GPU"}
 _SIZES: Final = ("num_processes", "num_machines")
+_FIRST_FACTORY: Final = "train_bash.py"
+"""Script of LLaMA-Factory up to version 0.7, whose cutoff_len was 1024 (``src/llmtuner/hparams/data_args.py``)."""
 _LLAMAFACTORY: Final = ("src/train.py", "src/train_bash.py", "llamafactory/launcher.py")
 
 
@@ -77,7 +79,8 @@ def file_arguments(line: LaunchLine, source: str) -> tuple[Overrides, str] | Non
         if first.endswith((*_YAML, ".json")):
             return _above(source, arguments, key=PROGRAM_FILE), first
         if line.launcher == "llamafactory-cli" or {"finetuning_type", "stage"} & arguments.keys():
-            return _above(source, arguments, kind="llamafactory"), ""
+            beneath = ((("cutoff_len",), 1024),) if line.script.endswith(_FIRST_FACTORY) else ()
+            return replace(_above(source, arguments, kind="llamafactory"), beneath=beneath), ""
     swift = line.launcher == "swift" or line.script.endswith(_SWIFT)
     if line.launcher == "megatron" and not first.endswith((*_YAML, ".json")):
         return _above(source, arguments, kind="megatron-swift"), ""

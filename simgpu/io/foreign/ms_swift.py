@@ -28,6 +28,8 @@ _BATCH: Final = 16
 _RANK: Final = 8
 _TYPES: Final = ("tuner_type", "train_type", "sft_type")
 """Names of version 4, 3 and 2."""
+_FORMER: Final = {"batch_size": "per_device_train_batch_size", "dtype": "torch_dtype"}
+"""Names of version 1 and 2 (``swift/llm/utils/argument.py``), and those since."""
 _TARGETS: Final = ("target_modules", "lora_target_modules")
 _MODELS: Final = ("model", "model_id_or_path", "model_type")
 _BUCKETS: Final = {"allgather_bucket_size": 200_000_000, "reduce_bucket_size": 200_000_000}
@@ -134,6 +136,9 @@ def read_ms_swift(path: Path | None, *, over: Sequence[Overrides] = ()) -> Readi
     [{'rank': 8, 'targets': ['all-linear']}, 'bf16', 1]
     """
     document = overridden(path, over)
+    for former, present in _FORMER.items():
+        if document.data.get(former) is not None and present not in document.data:
+            document.data[present] = document.data.pop(former)
     document.data.setdefault("per_device_train_batch_size", 1)
     written, options = _written(document.data), _put_fsdp(document.data)
     ledger = Ledger(document)

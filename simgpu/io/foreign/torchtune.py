@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from simgpu.io.foreign.adapters import DORA, adapter_targets, quantized
 from simgpu.io.foreign.degrees import Degrees
-from simgpu.io.foreign.document import mapping_of
+from simgpu.io.foreign.document import mapping_of, read_document
 from simgpu.io.foreign.ledger import Ledger
 from simgpu.io.foreign.number_formats import FORMATS
 from simgpu.io.foreign.overrides import Overrides, overridden
@@ -37,6 +37,7 @@ _TRAINERS: Final = {
 }
 _FP8: Final = ("enable_fp8_training", "use_fp8")
 """Switches of torchao's float8 training, by their present and their first name."""
+_COMPONENT: Final = "_component_"
 _COMPILED: Final = ("model", "loss", "optimizer_step", "scale_grads")
 """Parts that `compile` may name."""
 _IDLE: Final = (
@@ -85,7 +86,7 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ------
     ScenarioError
     """
-    ledger = Ledger(overridden(path, over, once=True).interpolated())
+    ledger = Ledger(overridden(path, _components(path, over), once=True).interpolated())
     _refuse(ledger)
     alone = bool(_ALONE.search(read_text(path, str(path)))) or "single_device" in path.stem
     component = (ledger.text("model._component_") or "").rsplit(".", 1)[-1]
@@ -141,6 +142,25 @@ def read_torchtune(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     ledger.idle(*_IDLE)
     ranks = 1 if alone else None if degrees is None else degrees.ranks
     return replace(ledger.reading(KIND, settings, gpus=ranks), degrees=degrees)
+
+
+def _components(path: Path, over: Sequence[Overrides]) -> list[Overrides]:
+    """Read ``optimizer=NAME`` as ``optimizer._component_=NAME`` where the file has a component under this name.
+
+    The other options of the block stay (``torchtune/config/_utils.py``, _merge_yaml_and_cli_args).
+    """
+    data = read_document(path, once=True).data if over else {}
+    blocks = {name for name, block in data.items() if isinstance(block, dict) and _COMPONENT in block}
+    return [
+        replace(
+            one,
+            values={
+                name: {_COMPONENT: value} if name in blocks and isinstance(value, str) else value
+                for name, value in one.values.items()
+            },
+        )
+        for one in over
+    ]
 
 
 def _recompute(ledger: Ledger, model: str) -> dict[str, Any]:

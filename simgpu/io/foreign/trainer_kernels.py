@@ -7,6 +7,7 @@ Names and defaults: huggingface/transformers ``src/transformers/training_args.py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from simgpu.io.foreign.ledger import Ledger
@@ -89,7 +90,7 @@ def _compiled(ledger: Ledger, at: str, implied: bool) -> bool:
 
 def _optimizer(ledger: Ledger, at: str) -> dict[str, Any]:
     key = f"{at}optim" if ledger.text(f"{at}optim") else f"{at}optimizer"
-    name = ledger.text(key)
+    name = None if isinstance(ledger.raw(key), Mapping) else ledger.text(key)  # options of torchtune's block
     settings = {} if name is None else optimizer(name, ledger, key)
     if ledger.flag(f"{at}adafactor"):
         settings = {**settings, "training.optimizer": "adafactor"}
