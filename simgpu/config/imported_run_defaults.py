@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from simgpu.config.imported_run_formats import UNSHARDED, loaded_dtype
 from simgpu.config.imported_run_layout import model_parallel
 from simgpu.config.imported_run_merge import COMMAND_LINE, Merged
 from simgpu.io.foreign.accelerate import MEGATRON
@@ -27,10 +28,8 @@ _SEQUENCES: Final = {
 _OF_TRANSFORMERS: Final = ("trainer", "llamafactory", "oumi")
 _HUGGING_FACE: Final = (*_OF_TRANSFORMERS, "axolotl", "ms-swift", "accelerate", "deepspeed", "launch-line")
 _MICRO: Final = "training.micro_batch_size"
-_LOADED: Final = "loaded_dtype"
 _HALF: Final = ("bf16", "fp16")
 """Formats that products of such weights run in, unless they are cast."""
-_UNSHARDED: Final = (None, "none", "ddp", "dataparallel")
 
 
 def assume(merged: Merged, readings: Sequence[Reading], model: Architecture | None) -> list[str]:
@@ -138,8 +137,8 @@ def _precision(merged: Merged, readings: Sequence[Reading], kinds: set[str], ass
         return
     if given is not None:
         return
-    stored = next((reading.open[_LOADED] for reading in readings if _LOADED in reading.open), None)
-    if stored in _HALF and not zero and merged.get("parallel.data_parallel") in _UNSHARDED:
+    stored = loaded_dtype(readings)
+    if stored in _HALF and not zero and merged.get("parallel.data_parallel") in UNSHARDED:
         merged.put("training.precision", stored, "")
         assumed.append(f"training.precision: {stored}, as the weights are loaded, since no file asks for another")
         return

@@ -13,6 +13,8 @@ _PEFT: Final = ("trainer", "launch-line", "axolotl", "llamafactory", "ms-swift",
 """Kinds of files whose adapters are huggingface/peft's."""
 _TRL: Final = ("trainer", "launch-line")
 """Those of huggingface/trl, which casts adapters above quantized weights to bf16 (``trl/trainer/sft_trainer.py``)."""
+UNSHARDED: Final = (None, "none", "ddp", "dataparallel")
+"""Kinds under which a parameter keeps the format that it is loaded in."""
 _OWN_STATES: Final = ("adam8bit", "none")
 """Optimizers whose states have no format of the parameter's: those in 8 bits, and none."""
 
@@ -75,6 +77,22 @@ def _cast_to_fp32(merged: Merged, readings: Sequence[Reading]) -> bool:
     return any(reading.kind in _PEFT for reading in readings) and not trl
 
 
+def loaded_dtype(readings: Sequence[Reading]) -> str | None:
+    """Return the format that a program loads weights in; None where no file says it.
+
+    Parameters
+    ----------
+    readings : sequence of Reading
+        It is in ``open["loaded_dtype"]``.
+
+    Examples
+    --------
+    >>> loaded_dtype([Reading(source="a.yml", kind="trainer", settings={}, open={"loaded_dtype": "bf16"})])
+    'bf16'
+    """
+    return next((reading.open["loaded_dtype"] for reading in readings if "loaded_dtype" in reading.open), None)
+
+
 def loaded_formats(merged: Merged, loaded: str) -> None:
     """Set the storage of weights that a program loads in 16 bits, where it keeps no others beside.
 
@@ -98,7 +116,7 @@ def loaded_formats(merged: Merged, loaded: str) -> None:
     >>> merged.values["training.param_dtype"], merged.values["training.master_dtype"]
     ('bf16', 'none')
     """
-    if loaded == "fp32" or merged.get("parallel.data_parallel") not in (None, "none", "ddp", "dataparallel"):
+    if loaded == "fp32" or merged.get("parallel.data_parallel") not in UNSHARDED:
         return
     for name, dtype in (("param", loaded), ("grad", loaded), ("reduce", loaded), ("master", "none")):
         if merged.get(f"training.{name}_dtype") is None:

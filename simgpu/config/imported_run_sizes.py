@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from simgpu.config.imported_run_formats import loaded_formats, unsharded_amp
+from simgpu.config.imported_run_formats import loaded_dtype, loaded_formats, unsharded_amp
 from simgpu.config.imported_run_merge import Merged
 from simgpu.errors import Issue, ScenarioError
 from simgpu.io.foreign.hf_config import config_dropout
@@ -63,7 +63,7 @@ def settle_formats(merged: Merged, readings: Sequence[Reading], gpus: int) -> No
     """
     if any(reading.kind == "torchtitan" for reading in readings):
         unsharded_amp(merged, gpus)
-    loaded = next((reading.open["loaded_dtype"] for reading in readings if "loaded_dtype" in reading.open), None)
+    loaded = loaded_dtype(readings)
     if loaded is not None and merged.get("training.lora") is None:
         loaded_formats(merged, loaded)
 

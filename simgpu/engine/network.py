@@ -88,7 +88,7 @@ class Network:
             others = self._on_link.setdefault(link, {})
             alone = alone and not others
             others[flow.order] = None
-        if alone:  # for now: it changes nobody's speed
+        if alone:  # it changes nobody's speed
             (share,) = self._shares([flow])
             self._go(flow, share, flow.since_ns)
             self._arm(flow.finish_ns)

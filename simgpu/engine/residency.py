@@ -98,15 +98,15 @@ class Residency:
             The compute stream.
         """
         start = local_ns if issued is None else max(local_ns, issued.begin_ns + issued.launches.first_ns[0])
-        if events.busy > 0 and events.loop.ready:
-            events.loop.release(walk)  # after the streams that have just been released, which begin transfers
+        if events.busy > 0 and self.loop.ready:
+            self.loop.release(walk)  # after the streams that have just been released, which begin transfers
             yield None
         if events.busy == 0 and self.open == 0:
             return foreseen(times, start, issued, self.levels)
         if start > self.env.now:
             yield self.env.timeout(start - int(self.env.now))
         elif start < self.env.now:
-            events.loop.catch_up(walk, start, again=False)
+            self.loop.catch_up(walk, start, again=False)
             yield None
         known = self.known_until_ns(events.busy)
         if known > start:
@@ -119,11 +119,11 @@ class Residency:
             level = self.levels.worst(running.now_ns)
             end, then = running.plan(level + 1), running.now_ns
             if end > then and then < self.env.now:
-                past = min(end, events.loop.past_ns)
+                past = min(end, self.loop.past_ns)
                 then = self.levels.next_ns(past, level)
                 running.advance(then, level + 1)
                 if not running.over:
-                    events.loop.catch_up(walk, then, again=then == past)
+                    self.loop.catch_up(walk, then, again=then == past)
                     yield None
                 continue
             if end > then:

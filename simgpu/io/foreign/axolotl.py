@@ -16,6 +16,7 @@ from simgpu.io.foreign.config_overrides import check_overrides
 from simgpu.io.foreign.deepspeed_match import MICRO, STEPS
 from simgpu.io.foreign.document import mapping_of
 from simgpu.io.foreign.ledger import Ledger
+from simgpu.io.foreign.liger import software_fields
 from simgpu.io.foreign.overrides import Overrides, overridden
 from simgpu.io.foreign.reading import Reading
 from simgpu.io.foreign.trainer import trainer_settings
@@ -118,9 +119,8 @@ def read_axolotl(path: Path, *, over: Sequence[Overrides] = ()) -> Reading:
     losses = [ledger.flag(name) for name in _LOSSES]
     linear = ledger.flag("liger_fused_linear_cross_entropy")
     if linear or any(losses):
-        found = settings.get("software")
-        chosen = found if isinstance(found, dict) else {"preset": found} if found else {}
-        settings["software"] = {**chosen, "cross_entropy": "fused_linear" if linear else "fused"}
+        loss = "fused_linear" if linear else "fused"
+        settings["software"] = software_fields(settings.get("software")) | {"cross_entropy": loss}
     if ledger.get("unfrozen_parameters") is not None:
         ledger.refuse("unfrozen_parameters", "freezes the rest; say which", fix="--set training.frozen=[...]")
     settings["parallel.ep"] = settings.get("parallel.ep") or ledger.integer("expert_parallel_size", least=1)

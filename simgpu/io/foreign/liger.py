@@ -38,7 +38,7 @@ def with_liger(ledger: Ledger, software: Any, at: str = "") -> dict[str, Any]:
     >>> with_liger(Ledger(Document(source="x", data={})), "compile")
     {'preset': 'compile', 'cross_entropy': 'fused_linear'}
     """
-    chosen = dict(software) if isinstance(software, Mapping) else {"preset": software} if software else {}
+    chosen = software_fields(software)
     own = f"{at}{_CONFIG}"
     ledger.unfold(own)
     linear, loss = (ledger.flag(f"{own}.{name}") for name in ("fused_linear_cross_entropy", "cross_entropy"))
@@ -52,3 +52,14 @@ def with_liger(ledger: Ledger, software: Any, at: str = "") -> dict[str, Any]:
         return {**chosen, "cross_entropy": "fused_linear"}
     ledger.note(_NOTE)
     return {**chosen, "cross_entropy": "fused"} if loss else chosen
+
+
+def software_fields(software: Any) -> dict[str, Any]:
+    """Return a choice of kernels as fields of ``software``, whichever way it is written.
+
+    Examples
+    --------
+    >>> software_fields("te"), software_fields({"optimizer": "fused"}), software_fields(None)
+    ({'preset': 'te'}, {'optimizer': 'fused'}, {})
+    """
+    return dict(software) if isinstance(software, Mapping) else {"preset": software} if software else {}
